@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import weakref
 from collections import deque
@@ -10,13 +9,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import StalledError
-from tundish.loader.dataloader.crew import LoaderCrew
 from tundish.loader.dataloader.iterator import LoaderIterator, Settings, check_replicas
-from tundish.loader.dataloader.wanted import NO_BATCH, Outcome, Wanted
+from tundish.loader.dataloader.outfit import Outfit
+from tundish.loader.dataloader.wanted import NO_BATCH, BatchStage, BatchTasks, Wanted
+from tundish.loader.dataloader.wire import unpack_batch
+from tundish.loader.protocols.raised import opened
+from tundish.loader.run.coordinating.coordinator import Coordinator
+from tundish.loader.run.coordinating.deaths import Deaths
+from tundish.loader.run.coordinating.memory import Memory
+from tundish.loader.run.starting.critical import uninterrupted
+from tundish.loader.run.starting.payload import loads_exception
+from tundish.loader.run.watching.tracing import open_trace
+from tundish.shm.budget import default_budget
 from tundish.tracebacks import hide_frames
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.progress import Progress
+    from tundish.loader.run.pool.pool import Pool
     from tundish.loader.watch.stats import Stats
 
 
@@ -47,12 +56,12 @@ class Parallel(LoaderIterator):
 
     def __init__(self, loader: Settings, progress: Progress, workers: int) -> None:
         self._timeout, self._in_order = loader.timeout, loader.in_order
-        self._size, self._owner = workers, os.getpid()
+        self._size = workers
         self._lasting = loader.persistent_workers
         self._limit = max(1, loader.prefetch_factor or 1) * self._size
         self._together = 2 if self._limit > 2 else 1
-        self._crew: LoaderCrew | None = None
-        self._box: list[LoaderCrew] = []
+        self._coordinator: Coordinator | None = None
+        self._box: list[Coordinator] = []
         self._finalizer = weakref.finalize(self, _close_all, self._box)
         super().__init__(loader, progress, workers)
         if loader.worker_init_fn is not None:
@@ -60,23 +69,31 @@ class Parallel(LoaderIterator):
 
     def _await_workers(self) -> None:
         """Raise what ``worker_init_fn`` raised in a worker: by ``iter()``, as torchdata does."""
-        crew = self._crew
-        assert crew is not None
+        coordinator = self._coordinator
+        assert coordinator is not None
+        pool = coordinator.pool
+        assert pool is not None
         until = time.monotonic() + self._timeout if self._timeout else None
-        while crew.complaint() is None and crew.pool.starting:
+        while not pool.complaints and pool.starting:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
-                break  # the first batch says so
-            crew.wait(left)
-        error = crew.complaint()
-        if error is not None:
+                return  # the first batch says so
+            coordinator.moved = True  # whatever a worker says ends the wait
+            pool.pump(left)
+        if pool.complaints:
             self.close()
+            error = opened(loads_exception(pool.complaints[0]))
             hide_frames(error)
             raise error
 
+    @property
+    def _closed(self) -> bool:
+        """True if there are no workers, or not any more."""
+        return self._coordinator is None or self._coordinator.pool is None
+
     def _open(self, progress: Progress) -> None:
-        if progress.base_seed is None and self._crew is not None and not self._crew.closed:
-            progress.base_seed = self._crew.base_seed  # torch draws one for the same workers
+        if progress.base_seed is None and not self._closed:
+            progress.base_seed = self._outfit.base_seed  # torch draws one for the same workers
         super()._open(progress)
         self._pending: deque[Wanted] = deque()
         self._taken: Wanted | None = None
@@ -103,16 +120,17 @@ class Parallel(LoaderIterator):
             self._note_replicas()
         self._asked_of = list(self._made)
         self._start()
+        if not progress.ended:
+            self._fill()
         progress.restores = False
 
     def _start(self) -> None:
         progress = self._progress
         assert progress.base_seed is not None
-        if self._crew is None or self._crew.closed:
-            self._crew = LoaderCrew(self._recipe, progress.base_seed, self._finish)
-            self._box[:] = [self._crew]
-        self._crew.meter = self._account.stage
-        self._crew.begin(
+        if self._closed:
+            with uninterrupted():
+                self._hire(progress.base_seed)
+        self._stage.begin(
             {
                 "base_seed": progress.base_seed,
                 "epoch": progress.epoch,
@@ -120,17 +138,26 @@ class Parallel(LoaderIterator):
                 "replicas": self._states if any(self._states) else None,
                 "made": self._told_at,
                 "anew": [not told for told in self._told_at],
-            }
+                "moment": self._outfit.changes,
+            },
+            self._account.stage,
         )
-        if not progress.ended:
-            self._fill()
+
+    def _hire(self, base_seed: int) -> None:
+        """Begin, with new workers."""
+        recipe = self._recipe
+        self._outfit = Outfit(recipe, base_seed)
+        coordinator = Coordinator(self._size, Memory(default_budget().nbytes), Deaths())
+        coordinator.open(self._outfit.crew, open_trace(None, "DataLoader", self._size))
+        self._coordinator, self._box[:] = coordinator, [coordinator]
+        tasks = BatchTasks(recipe, self._finish)
+        self._stage = BatchStage(coordinator, tasks, self._account.stage, self._limit)
 
     def reset(self, progress: Progress) -> None:
         """Begin another epoch with the same workers."""
         with self._lock:
-            crew = self._crew
-            if crew is not None and not crew.closed and (self._doubt or not crew.refresh()):
-                crew.close()
+            if not self._closed and (self._doubt or not self._outfit.refresh()):
+                self._close_workers()
             self._doubt = False
             self._account.end()
             self._account = self._new_account()
@@ -140,22 +167,19 @@ class Parallel(LoaderIterator):
 
     def _fill(self) -> None:
         """Ask for batches, as many as may be on the way; quick ones are asked for together."""
-        crew = self._crew
-        assert crew is not None
-        if len(self._pending) > self._limit - (self._together if crew.quick else 1):
+        asked, quick = [], self._stage.quick
+        if len(self._pending) > self._limit - (self._together if quick else 1):
             return
         while len(self._pending) < self._limit and not self._all_asked:
             self._sampling = True
             wanted = self._wanted()
             if wanted is not None:
                 self._pending.append(wanted)
+                if wanted.left:
+                    asked.append(wanted)
             self._sampling = False
-            if wanted is None:
-                self._all_asked = True
-                break
-            if wanted.outcome is None:
-                crew.ask(wanted)
-        crew.flush()
+            self._all_asked = wanted is None
+        self._stage.ask(asked, by_two=quick)
 
     def _wanted(self) -> Wanted | None:
         number = self._number
@@ -175,7 +199,9 @@ class Parallel(LoaderIterator):
         except StopIteration:
             return None
         except Exception as error:  # noqa: BLE001 - the sampler's, raised when its turn has come
-            return Wanted(NO_BATCH, None, 0, None, 0, outcome=Outcome(error=error))
+            wanted = Wanted(NO_BATCH, None, 0, None, 0)
+            wanted.error, wanted.left = error, 0
+            return wanted
         self._number += 1
         seat = self._seat() if self._recipe.in_turn else None
         wanted = Wanted(number, keys.keys, keys.position, seat, keys.samples, keys.mark)
@@ -189,7 +215,7 @@ class Parallel(LoaderIterator):
         if not seats:
             return None
         if not self._in_order:
-            waiting = [wanted.seat for wanted in self._pending if wanted.outcome is None]
+            waiting = [wanted.seat for wanted in self._pending if wanted.left]
             seats.sort(key=waiting.count)
         self._turn = (seats[0] + 1) % self._size
         return seats[0]
@@ -197,52 +223,51 @@ class Parallel(LoaderIterator):
     # -- delivering ------------------------------------------------------------------------------
 
     def _check_process(self) -> None:
-        if os.getpid() != self._owner:
-            raise RuntimeError(
-                f"this iterator was made in process {self._owner} and cannot be used in process {os.getpid()}: make another there"
-            )
+        if self._coordinator is not None:
+            self._coordinator.check_process()
 
     def _delivered(self) -> Any:
-        assert self._crew is not None
-        if self._crew.closed:  # by the user, or at the end
+        coordinator = self._coordinator
+        assert coordinator is not None
+        if coordinator.pool is None:  # closed by the user, or at the end
             raise StopIteration
         while True:
-            wanted = self._awaited()
+            wanted = self._awaited(coordinator, coordinator.pool)
             if wanted is None:
                 self._finish_epoch()
                 raise StopIteration
-            outcome = wanted.outcome
-            assert outcome is not None
-            if outcome.ended:
-                self._pending.remove(wanted)
-                assert wanted.seat is not None
-                self._ended[wanted.seat] = True
-                self._note_state(wanted.seat, self._crew.open(outcome)[1])
-                self._note_replicas()
-                self._fill()
-                continue
-            return self._take(wanted, outcome)
+            if not wanted.ended:
+                return self._take(wanted)
+            self._pending.remove(wanted)
+            assert wanted.seat is not None
+            self._ended[wanted.seat] = True
+            self._note_state(wanted.seat, self._unpacked(wanted)[1])
+            self._note_replicas()
+            self._fill()
 
-    def _take(self, wanted: Wanted, outcome: Outcome) -> Any:
-        crew = self._crew
-        assert crew is not None
+    def _take(self, wanted: Wanted) -> Any:
         self._pending.remove(wanted)
         self._taken = wanted  # until it is noted: an interrupt must not lose it
         batch = state = None
-        if outcome.error is None:
-            batch, state = crew.open(outcome)
+        if wanted.error is None:
+            batch, state = self._unpacked(wanted)
             batch = self._finished(batch, wanted.valid)
         self._fill()
         self._note(wanted, state)
         self._taken = None
-        if outcome.error is not None:
-            raise outcome.error
+        if wanted.error is not None:
+            raise wanted.error
         return batch
 
-    def _awaited(self) -> Wanted | None:
+    def _unpacked(self, wanted: Wanted) -> tuple[Any, Any]:
+        """A batch and its replica's state; the batch is a view of its slot while there is room."""
+        assert self._coordinator is not None
+        copy = self._coordinator.runs_short(wanted)
+        batch, state = unpack_batch(wanted.message, wanted.root, copy=copy)
+        return batch, state
+
+    def _awaited(self, coordinator: Coordinator, pool: Pool) -> Wanted | None:
         """Return the batch whose turn it is, made; None after the last."""
-        crew = self._crew
-        assert crew is not None
         if self._progress.ended:
             return None
         until = time.monotonic() + self._timeout if self._timeout else None
@@ -257,14 +282,13 @@ class Parallel(LoaderIterator):
                 left = until - time.monotonic()
                 if left <= 0:
                     raise LoaderTimeoutError(self._waits_for(), self._timeout)
-            ledger = self._account.ledger
-            ledger.waits_since = began = time.perf_counter()
+            if coordinator.goes_on():
+                continue
             try:
-                crew.wait(left)
+                coordinator.wait(self._account.ledger, left)
             except BaseException:
-                self._idle = crew.idle
+                self._idle = pool.idle
                 raise
-            ledger.waited(time.perf_counter() - began)
 
     def _ready(self) -> Wanted | None:
         """A batch that may be delivered now."""
@@ -272,19 +296,19 @@ class Parallel(LoaderIterator):
         if not pending:
             self._fill()
         if self._in_order:
-            return pending[0] if pending and pending[0].outcome is not None else None
-        return next((wanted for wanted in pending if wanted.outcome is not None), None)
+            return pending[0] if pending and not pending[0].left else None
+        return next((wanted for wanted in pending if not wanted.left), None)
 
     def _waits_for(self) -> str:
-        number = self._pending[0].number
+        number = self._pending[0].batch
         return f"batch {number} (workers {self.worker_pids()})"
 
     def _note(self, wanted: Wanted, state: Any) -> None:
-        if wanted.number == NO_BATCH:
+        if wanted.batch == NO_BATCH:
             return
         progress = self._progress
         progress.remember()
-        progress.delivered(wanted.number, wanted.samples)
+        progress.delivered(wanted.batch, wanted.samples)
         if wanted.mark is not None:
             progress.place(wanted.mark)
         if wanted.seat is not None and self._recipe.has_copies:
@@ -313,8 +337,7 @@ class Parallel(LoaderIterator):
     @property
     def lasting_seed(self) -> int | None:
         """The base seed of workers that stay; None where others will come."""
-        stays = self._lasting and self._crew is not None and not self._crew.closed
-        return self._crew.base_seed if stays and self._crew is not None else None
+        return None if self._closed or not self._lasting else self._outfit.base_seed
 
     def _finish_epoch(self) -> None:
         self._progress.end()
@@ -322,8 +345,7 @@ class Parallel(LoaderIterator):
             self.close()
 
     def _heal(self) -> None:
-        assert self._crew is not None
-        self._crew.close()
+        self._close_workers()
         if self._taken is not None:
             self._pending.appendleft(self._taken)
             self._taken = None
@@ -334,25 +356,14 @@ class Parallel(LoaderIterator):
 
     def _start_over(self, pending: deque[Wanted]) -> None:
         self._pending = deque()
-        kept, self._limit = self._limit, 0
-        try:
-            self._start()
-        finally:
-            self._limit = kept
-        crew = self._crew
-        assert crew is not None
-        for each in pending:
-            wanted = each
-            if each.outcome is None:
-                wanted = replace(each, slot=None, reserved=0, deaths=0, careful=False)
-                crew.ask(wanted)
-            self._pending.append(wanted)
+        self._start()
+        self._pending.extend(replace(each) if each.left else each for each in pending)
         if self._recipe.iterable:
             self._asked_of = [
                 max([self._made[seat], *(w.position + 1 for w in self._pending if w.seat == seat)])
                 for seat in range(self._size)
             ]
-        crew.flush()
+        self._stage.ask([each for each in self._pending if each.left])
 
     @property
     def _exiting(self) -> bool:
@@ -363,25 +374,27 @@ class Parallel(LoaderIterator):
     @property
     def stats(self) -> Stats:
         """The counts and times of this epoch so far; its elements are batches."""
-        crew, meter = self._crew, self._account.stage
-        meter.in_flight = sum(wanted.outcome is None for wanted in list(self._pending))
+        coordinator, meter = self._coordinator, self._account.stage
+        meter.in_flight = sum(wanted.left for wanted in list(self._pending))
         meter.ready, meter.window = len(self._pending) - meter.in_flight, self._limit
         stats = self._account.stats()
-        return stats if crew is None else crew.standing(stats)
+        return stats if coordinator is None else coordinator.standing(stats)
 
     @property
     def copies(self) -> int:
-        return 0 if self._crew is None else self._crew.copies
+        return 0 if self._coordinator is None else self._coordinator.memory.copies
 
     def worker_pids(self) -> list[int]:
-        return [] if self._crew is None else self._crew.worker_pids()
+        return [] if self._coordinator is None else self._coordinator.worker_pids()
 
     def close(self) -> None:
-        if self._crew is not None:
-            self._crew.close()
+        self._close_workers()
         self._account.end()
 
+    def _close_workers(self) -> None:
+        _close_all(self._box)
 
-def _close_all(crews: list[LoaderCrew]) -> None:
-    for crew in crews:
-        crew.close()
+
+def _close_all(coordinators: list[Coordinator]) -> None:
+    for coordinator in coordinators:
+        coordinator.close()

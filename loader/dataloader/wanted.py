@@ -1,26 +1,60 @@
-"""A batch that workers were asked for, and what came of it."""
+"""Batches that workers are asked for: each is a block of its own and one task, which is never cut.
+
+A worker that dies takes nothing along but time: its batches are made again elsewhere. The one it was at
+is made again with the worker saying which sample it begins, so that a sample that kills is named.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import pickle
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tundish.loader.protocols.raised import carried
+from tundish.loader.run.coordinating.tasks import Tasks
+from tundish.loader.run.pool.peers import Job
+from tundish.loader.run.stages.stage import Stage
+from tundish.loader.run.starting.payload import loads_exception
+from tundish.loader.run.wire.messages import (
+    EXTRA,
+    EXTRA_IN_SLOT,
+    NO_SLOT,
+    STREAM_END,
+    Items,
+    Kind,
+    Task,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
 
     from tundish.loader.dataloader.epoch import Mark
+    from tundish.loader.dataloader.flavour import Finish
+    from tundish.loader.dataloader.recipe import Recipe
+    from tundish.loader.run.coordinating.coordinator import Coordinator
+    from tundish.loader.run.coordinating.memory import Memory
+    from tundish.loader.run.starting.launcher import Exit
+    from tundish.loader.run.wire.messages import Done
+    from tundish.loader.watch.watch import StageMeter
+    from tundish.shm.layout import Layout
 
 NO_BATCH = -1
 """The number of an error that a sampler has raised: it stands for no batch."""
 
+_QUICK_S = 0.0005
+_INTEGERS = {int}
+
 
 @dataclass(eq=False)
 class Wanted:
-    """A batch that workers were asked for.
+    """A batch that workers were asked for, and what came of it.
 
     Parameters
     ----------
-    number : int
+    batch : int
         Which batch of the epoch.
     keys : object
         Of its samples; None for an iterable dataset.
@@ -34,27 +68,8 @@ class Wanted:
         Where the sampler stood after it.
     valid : numpy.ndarray or None
         Which of its samples are no padding, where the sampler says so.
-    """
 
-    number: int
-    keys: Any
-    position: int
-    seat: int | None
-    samples: int
-    mark: Mark | None = None
-    valid: np.ndarray | None = None
-    slot: int | None = None
-    reserved: int = 0
-    deaths: int = 0
-    careful: bool = False
-    outcome: Outcome | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """The outcome of a batch.
-
-    Parameters
+    Attributes
     ----------
     message : bytes
         Of `write_batch`.
@@ -64,9 +79,177 @@ class Outcome:
         Instead of a batch.
     ended : bool
         Instead of a batch: the worker's replica has no more; the message has its state only.
+    left : int
+        1 as long as it is not made.
     """
 
-    message: bytes = b""
-    root: np.ndarray | None = None
-    error: BaseException | None = None
-    ended: bool = False
+    batch: int
+    keys: Any
+    position: int
+    seat: int | None
+    samples: int
+    mark: Mark | None = None
+    valid: np.ndarray | None = None
+
+    message: bytes = field(init=False, default=b"")
+    root: np.ndarray | None = field(init=False, default=None)
+    error: BaseException | None = field(init=False, default=None)
+    ended: bool = field(init=False, default=False)
+    left: int = field(init=False, default=1)
+
+    # What the coordinator keeps of a block.
+    total: ClassVar = 1
+    mixed: ClassVar = False
+    stage: Any = field(init=False, default=None)
+    number: int = field(init=False, default=0)
+    slot: int | None = field(init=False, default=None)
+    leased: bool = field(init=False, default=False)
+    nbytes: int = field(init=False, default=0)
+    flying: int = field(init=False, default=0)
+    reserved: int = field(init=False, default=0)
+
+    def evict(self) -> bool:
+        """Move the batch to private memory, so that the slot comes back."""
+        if self.root is None or self.slot is None:
+            return False
+        self.root = self.root.copy()
+        return True
+
+
+class BatchStage(Stage):
+    """The stage of an epoch's batches; the same for all epochs of the same workers.
+
+    Parameters
+    ----------
+    owner : Coordinator
+        Who hands them out.
+    tasks : BatchTasks
+        What is done with them.
+    meter : StageMeter
+        Where they are counted as they are made.
+    window : int
+        How many there may be.
+    """
+
+    def __init__(
+        self, owner: Coordinator, tasks: BatchTasks, meter: StageMeter, window: int
+    ) -> None:
+        super().__init__(-1, tasks, meter)
+        self._owner, self.window = owner, window
+
+    def begin(self, epoch: dict[str, Any], meter: StageMeter) -> None:
+        """Begin an epoch; what is still asked for of the last one is forgotten."""
+        self._owner.forget(self)
+        self.number, self.meter = self._owner.define(0, epoch, meter.name), meter
+        self._owner.stages.append(self)
+
+    @property
+    def quick(self) -> bool:
+        """True if a batch takes less time than a message is worth."""
+        return self.pace.row_s is not None and self.pace.row_s < _QUICK_S
+
+    def ask(self, batches: list[Wanted], *, by_two: bool = False) -> None:
+        """Ask for batches; `by_two`: by one message to one worker for two, instead of two to two."""
+        owner, jobs = self._owner, []
+        for wanted in batches:
+            wanted.stage, wanted.number = self, owner.next_block()
+            jobs += owner.issue(wanted)
+        if by_two and owner.pool is not None:
+            peers = owner.pool.by_load()
+            for at, job in enumerate(jobs):
+                job.prefer = peers[at // 2 % len(peers)] if peers else None
+        owner.moved = False
+        owner.feed()
+
+
+class BatchTasks(Tasks):
+    """The tasks of a loader: one a batch.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What is to be done.
+    finish : Finish or None
+        Told of slots before they are leased.
+    """
+
+    block = "a batch"
+    advice = "set TUNDISH_BUDGET, or use smaller batches"
+
+    def __init__(self, recipe: Recipe, finish: Finish | None) -> None:
+        self.makes_again, self._finish = recipe.makes_again, finish
+
+    def cut(self, block: Wanted, memory: Memory, quota: int, workers: int) -> list[Job]:
+        try:
+            kind, keys = _encoded(block.keys)
+            tail, held = memory.told(keys)
+        except Exception as error:  # noqa: BLE001 - of keys that cannot be sent
+            self.fail(block, 0, 1, error)
+            return []
+        have = memory.had_by(block)
+        task = Task(
+            Kind.TASK,
+            kind,
+            block.stage.number,
+            block.number,
+            NO_SLOT if block.slot is None else block.slot,
+            0,
+            1,
+            0,
+            have,
+            max(have, quota),
+            block.batch,
+            block.position,
+            len(tail),
+        )
+        return [Job(task, tail, block, cost=1.0, seat=block.seat, held=held)]
+
+    def take_in(
+        self, job: Job, done: Done, layout: Layout | None, tail: memoryview, memory: Memory
+    ) -> None:
+        block, ring, meter = job.block, memory.ring, job.block.stage.meter
+        meter.nbytes += done.nbytes + len(tail)
+        if ring is not None and block.slot is not None:
+            ring.grew(block.slot, done.nbytes)
+            if done.flags & EXTRA_IN_SLOT:
+                block.nbytes = done.nbytes
+                if self._finish is not None:
+                    self._finish.lend(block.slot, ring.allocated(block.slot))
+        if done.flags & EXTRA:
+            self.fail(block, 0, 1, carried(loads_exception(tail)))
+        else:
+            block.message, block.ended = bytes(tail), bool(done.flags & STREAM_END)
+            block.left = 0
+
+    def fail(self, block: Wanted, first: int, rows: int, error: BaseException) -> None:
+        block.error, block.left = error, 0
+
+    def again(self, job: Job) -> None:
+        job.task = job.task._replace(total=1)  # with each sample told before it is made
+
+    def blame(self, job: Job, error: Callable[[str], BaseException]) -> BaseException:
+        return error(_named(job.block, job.progress))
+
+    def ended(self, how: Exit) -> str:
+        """Say how a worker ended, in words that logs of torch are searched for."""
+        if how.code < 0:
+            return f"DataLoader worker (pid {how.pid}) is killed by signal: {how.how}"
+        return f"DataLoader worker (pid(s) {how.pid}) exited unexpectedly: {how.how}"
+
+
+def _encoded(keys: Any) -> tuple[Items, bytes]:
+    if isinstance(keys, list) and set(map(type, keys)) <= _INTEGERS:
+        try:
+            return Items.INDICES, array("q", keys).tobytes()
+        except OverflowError:
+            pass
+    return Items.ENCODED, b"" if keys is None else pickle.dumps(keys)
+
+
+def _named(wanted: Wanted, at: int | None) -> str:
+    if wanted.keys is None:
+        return f"batch {wanted.position} of worker {wanted.seat}"
+    if at is None or not isinstance(wanted.keys, list):
+        shown = repr(wanted.keys)
+        return f"the batch of indices {shown if len(shown) < 200 else shown[:200] + '...'}"
+    return f"the sample of index {wanted.keys[at]!r}"

@@ -28,14 +28,11 @@ from tundish.loader.dataloader.wire import Packed, SlotMemory, pack_batch, write
 from tundish.loader.protocols.raised import element_error, opened
 from tundish.loader.run.starting.arrivals import when_imported
 from tundish.loader.run.starting.payload import dumps_exception
+from tundish.loader.run.wire.mail import input_of
 from tundish.loader.run.wire.messages import (
-    DONE,
     EXTRA,
     EXTRA_IN_SLOT,
-    NO_LAYOUT,
     NO_SLOT,
-    POINTER,
-    RECORD,
     STREAM_END,
     Items,
     Kind,
@@ -91,7 +88,6 @@ class LoaderWorker(Serving):
         self._epoch: dict[str, Any] = {}
         self._made = 0
         self._has_begun = False
-        self._cpu_s = 0.0  # of this process, as the task at hand began
         self._kept: dict[int, Packed] = {}
 
     def _complaint(self) -> bytes:
@@ -106,22 +102,31 @@ class LoaderWorker(Serving):
     # -- tasks ---------------------------------------------------------------------------------
 
     def _task(self, task: Task, tail: bytes | memoryview) -> None:
-        began, self._cpu_s = time.perf_counter(), time.process_time()
+        began, cpu_s = time.perf_counter(), time.process_time()
         arena = self._arena if task.slot != NO_SLOT else None
         memory = SlotMemory(arena, task.slot, task.have, task.may)
+        kind, message, nbytes = Kind.DONE, b"", 0
         try:
             packed = self._kept.pop(task.block, None) or self._made_or_over(task, tail, memory)
+            flags = STREAM_END if packed.last else 0
             try:
                 message, in_slot = write_batch(packed, memory)
+                flags |= EXTRA_IN_SLOT if in_slot else 0
             except NeedsMore as need:
                 # Nothing is made twice: the batch waits here for a larger slot.
                 self._kept[task.block] = packed
-                self._answer(Kind.NEED, task, began, nbytes=need.nbytes)
-                return
-            flags = (EXTRA_IN_SLOT if in_slot else 0) | (STREAM_END if packed.last else 0)
+                kind, nbytes, flags = Kind.NEED, need.nbytes, 0
         except BaseException as error:  # noqa: BLE001 - the batch's error
             message, flags = self._error(element_error(error), task), EXTRA
-        self._answer(Kind.DONE, task, began, message, flags=flags, nbytes=memory.used)
+        self._outbox.answer(
+            kind,
+            task,
+            flags,
+            message,
+            took_s=time.perf_counter() - began,
+            busy_s=time.process_time() - cpu_s,
+            nbytes=nbytes or memory.used,
+        )
 
     def _made_or_over(self, task: Task, tail: bytes | memoryview, memory: SlotMemory) -> Packed:
         """A batch; instead of one after the last, where the replica stands now."""
@@ -139,7 +144,7 @@ class LoaderWorker(Serving):
             failed, self._failed = self._failed, None
             raise failed
         fetcher = self._fetcher or self._begin_fetching(epoch)
-        announce = self._announce if task.total else None
+        announce = self._outbox.begins if task.total else None
         if recipe.iterable:
             self._pass_over(task.step)
             task_of = BatchTask(None, announce=announce)
@@ -170,15 +175,10 @@ class LoaderWorker(Serving):
         return fetcher
 
     def _keys(self, task: Task, tail: bytes | memoryview) -> Any:
-        data: Any = tail[1:]
-        if tail[0]:
-            assert self._arena is not None
-            data = self._arena.root(*POINTER.unpack_from(tail, 1))
-        return (
-            np.frombuffer(data, np.int64).tolist()
-            if task.items == Items.INDICES
-            else pickle.loads(data)
-        )
+        data = input_of(tail, self._arena)
+        if task.items == Items.INDICES:
+            return np.frombuffer(data, np.int64).tolist()
+        return pickle.loads(data)
 
     def _pass_over(self, upto: int) -> None:
         """Read a replica again up to where the one in its place had come."""
@@ -199,31 +199,12 @@ class LoaderWorker(Serving):
                 position = position * recipe.workers + self._seat
             seed_batch(epoch["base_seed"], epoch["epoch"], position)
 
-    def _announce(self, k: int) -> None:
-        self._outbox.say(RECORD.pack(Kind.PROGRESS, 0, 0, k, 0))
-        self._outbox.flush()
-
     def _error(self, error: Exception, task: Task) -> bytes:
         error.add_note(
             f"in DataLoader worker process {self._seat}, batch {task.start} "
             "(Original Traceback: the cause above)"
         )
         return _packed(error)
-
-    def _answer(
-        self,
-        kind: Kind,
-        task: Task,
-        began: float,
-        tail: bytes = b"",
-        *,
-        flags: int = 0,
-        nbytes: int = 0,
-    ) -> None:
-        micros = min(int((time.perf_counter() - began) * 1e6), 2**32 - 1)
-        fields = (kind, flags, task.stage, task.block, task.first, task.rows, NO_LAYOUT, micros)
-        busy = min(int((time.process_time() - self._cpu_s) * 1e6), 2**32 - 1)
-        self._outbox.say(DONE.pack(*fields, busy, len(tail), nbytes, 0), tail)
 
 
 def _packed(error: Exception) -> bytes:

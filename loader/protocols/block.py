@@ -13,6 +13,7 @@ import numpy as np
 
 from tundish.gaps import copied
 from tundish.loader.protocols.collate import stack_loose
+from tundish.loader.protocols.ownership import COPY_BELOW
 from tundish.spec import LEAF, Tree, map_leaves, unflatten
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from tundish.shm.layout import Layout
 
 _SMALL_ROW = 16384
-
-COPY_BELOW = 65536
-"""Leaves of at most so many bytes are delivered as private copies, so that they pin no slot."""
 
 
 class Block:

@@ -30,6 +30,9 @@ from tundish.spec import NUMBERS, Nested
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+COPY_BELOW = 65536
+"""Leaves of at most so many bytes are delivered as private copies: they pin no slot."""
+
 SCALARS = frozenset(
     {
         *(np.dtype(c).type for c in "?bhilqBHILQefdgFDGMm"),

@@ -14,14 +14,15 @@ from tundish.loader.protocols.ownership import frozen
 from tundish.loader.protocols.rows import Row, Rows
 from tundish.loader.protocols.state_parsing import go_to
 from tundish.loader.run.coordinating.coordinator import Coordinator
+from tundish.loader.run.coordinating.deaths import Deaths
 from tundish.loader.run.coordinating.lookahead import LookAhead
 from tundish.loader.run.coordinating.memory import Memory
 from tundish.loader.run.coordinating.planner import ParallelPlanner
+from tundish.loader.run.coordinating.seat import Seat
 from tundish.loader.run.engine import Engine, refused
 from tundish.loader.run.inline.reference import open_inline
 from tundish.loader.run.parallelism import budget_of
 from tundish.loader.run.pool.crew import crew_of
-from tundish.loader.run.pool.pool import Pool
 from tundish.loader.run.pool.recruiting import descriptors_for
 from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.storing.live import linger as linger_on
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Machine
-    from tundish.loader.run.coordinating.planner import AnyStage
+    from tundish.loader.run.pool.pool import Pool
+    from tundish.loader.run.stages.stage import Stage
     from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.run.watching.tuning import Tuning
@@ -67,18 +69,17 @@ class ParallelEngine(Engine):
     ) -> None:
         super().__init__(context, options, tuning)
         self._executor = executor
-        self._owner = os.getpid()
         tuned = tuning is not None
         tables = any(node.record_files is not None for node in context.nodes)
         kept = workers * context.room if tables else 0
-        self._memory = Memory(budget_of(options, tuned=tuned) - kept)
+        memory = Memory(budget_of(options, tuned=tuned) - kept)
+        deaths = Deaths(options.max_deaths, options.deadline)
         lookahead = LookAhead(context.nodes, tuned=tuned)
-        self._coordinator = Coordinator(context, options, workers, self._memory, lookahead)
+        self._coordinator = Coordinator(workers, memory, deaths, lookahead)
         self._looked = 0.0
         self._slack = bool(options.slack)
         self._trace: Trace | None = None
         self._pool: Pool | None = None
-        self._final: Pool | None = None
         self._mark: Any = (None,)  # after what was delivered; None: the network says it
         self._before: Any = self._mark
 
@@ -87,13 +88,13 @@ class ParallelEngine(Engine):
         with uninterrupted(), descriptors_for(f"{coordinator.workers} workers"):
             self._start(coordinator)
         if recorders:
-            seat = coordinator.seat()
+            seat = Seat(coordinator, self.context)
             for recorder in recorders:
                 recorder.carrier = seat
         self._kept = self.context.root.kept
         self._network: Machine
         if coordinator.workers:
-            planner = ParallelPlanner(coordinator)
+            planner = ParallelPlanner(coordinator, self.context, self.options)
             self._network = planner.computed(self.context.root, self.context.iteration)
         else:  # there is only a writer
             for recorder in recorders:
@@ -105,28 +106,17 @@ class ParallelEngine(Engine):
         coordinator.feed()
 
     def _start(self, coordinator: Coordinator) -> None:
-        self._memory.open()
         self._trace = self._opened_trace(coordinator.workers)
         self._timed = self._timed or self._trace is not None
         crew = crew_of(self.context, self.options, self._executor, clocked=self._timed)
-        self._pool = Pool(
-            coordinator.workers,
-            self._memory.arena,
-            crew,
-            owner=coordinator,
-            writers=min(1, len(self._recorders)),
-            trace=self._trace,
-        )
-        coordinator.open(self._pool, self._trace)
+        writers = min(1, len(self._recorders))
+        self._pool = coordinator.open(crew, self._trace, writers=writers)
 
     # -- elements ------------------------------------------------------------------------------
 
     def next(self) -> Any:
-        if os.getpid() != self._owner:
-            raise RuntimeError(
-                f"this iterator was made in process {self._owner} and cannot be used in process {os.getpid()}: make another there"
-            )
         coordinator = self._coordinator
+        coordinator.check_process()
         if self._timed:
             self._ledger.enter()
         if self._recorders:
@@ -158,7 +148,7 @@ class ParallelEngine(Engine):
 
     def _several(self) -> list[Any] | None:
         network = self._network
-        if self.context.probes or os.getpid() != self._owner:
+        if self.context.probes or os.getpid() != self._coordinator.owner:
             return None
         if not self._coordinator.workers:  # there is only a writer
             return None
@@ -196,7 +186,6 @@ class ParallelEngine(Engine):
         assert pool is not None
         if coordinator.goes_on():
             return
-        pool.idle = False
         try:
             coordinator.wait(self._ledger)
         except BaseException:
@@ -270,25 +259,14 @@ class ParallelEngine(Engine):
             self._coordinator.feed()
 
     def worker_pids(self) -> list[int]:
-        return self._pool.pids() if self._pool is not None else []
+        return self._coordinator.worker_pids()
 
     def runners(self) -> list[Runner]:
         return self._pool.runners() if self._pool is not None else []
 
     def stats(self, *, whole: bool = True) -> Stats:
-        pool, memory = self._pool or self._final, self._memory
-        return replace(
-            super().stats(),
-            workers=self._coordinator.workers,
-            stages=_measured(self.context.watch, self._coordinator.stages),
-            pool=pool.measured() if pool and whole else (),
-            restarts=pool.restarts if pool else 0,
-            tasks=pool.tasks if pool else 0,
-            copies=memory.copies,
-            leased=memory.leased,
-            used_bytes=memory.used_bytes,
-            budget_bytes=memory.budget,
-        )
+        stages = _measured(self.context.watch, self._coordinator.stages)
+        return self._coordinator.standing(replace(super().stats(), stages=stages), whole=whole)
 
     # -- what a writer was given ---------------------------------------------------------------
 
@@ -325,12 +303,11 @@ class ParallelEngine(Engine):
         self.close()
 
     def close(self) -> None:
-        if os.getpid() != self._owner:
+        if os.getpid() != self._coordinator.owner:
             return
         with uninterrupted():  # all of it: an interrupt before leaves it open, to be closed again
             pool, self._pool = self._pool, None
             if pool is not None:
-                self._final = pool
                 self._ledger.end()
                 self.reporter.end()
                 self._end(pool)
@@ -344,15 +321,14 @@ class ParallelEngine(Engine):
                 linger = not self._settle(_LEAVING_S)
             except Exception:  # noqa: BLE001 - a writer that cannot start, say: what is not durable is computed again
                 linger = False
-        jobs, writers = pool.jobs(), pool.writing if linger else []
-        there = pool.close(linger=linger)
+        writers = pool.writing if linger else []
+        self._coordinator.close(linger=linger)
         if writers:
             for recorder in self._recorders:
                 linger_on(recorder.target.path, recorder.target.key, writers)
-        self._coordinator.end(jobs, there, keep=bool(writers))
 
 
-def _measured(watch: Watch, stages: Iterable[AnyStage]) -> tuple[StageStats, ...]:
+def _measured(watch: Watch, stages: Iterable[Stage]) -> tuple[StageStats, ...]:
     """Return what is known of each stage, with what is on its way."""
     from tundish.loader.watch.stats import with_begun  # noqa: PLC0415 - if somebody asks
 

@@ -6,60 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.protocols.raised import NODE_MARK, carried
+from tundish.loader.protocols.raised import carried
 from tundish.loader.run.starting.payload import loads_exception
-from tundish.loader.run.wire.messages import EXTRA, EXTRA_IN_SLOT, ROWS_INLINE, align, share_offset
+from tundish.loader.run.wire.messages import ROWS_INLINE, align, share_offset
 from tundish.shm.layout import Layout, decode
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.block import Block
     from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.wire.messages import Done
-    from tundish.loader.watch.watch import Watch
 
 
-def take_in(
-    block: Block, done: Done, layout: Layout | None, tail: memoryview, memory: Memory
-) -> None:
-    """Take in the rows of a task.
-
-    Parameters
-    ----------
-    block : Block
-        Whose rows they are.
-    done : Done
-        What was said of them.
-    layout : Layout or None
-        Their columns; None where they have no common one.
-    tail : memoryview
-        What came with the message: rows, and what is encoded, if they are small.
-    memory : Memory
-        Where the rest lies.
-    """
-    single = done.rows == block.total
-    if block.layout is None:
-        block.layout = layout
-    elif layout is not None and layout is not block.layout and layout != block.layout:
-        block.mixed = True
-    rows_size = 0
-    if layout is not None and done.flags & ROWS_INLINE:
-        own = Layout(layout.tree, layout.keys, done.rows)
-        rows_size = sum(n for _, n in own.spans(0, done.rows))
-        if not block.mixed:
-            copy_rows(block, own, done.first, tail[:rows_size])
-    if done.nbytes and not done.flags & ROWS_INLINE:
-        block.nbytes = max(block.nbytes, done.nbytes)
-    if done.flags & EXTRA:
-        if done.flags & EXTRA_IN_SLOT:
-            _add(block, _in_slot(block, done, layout, memory))
-        else:
-            _add(block, bytearray(tail[rows_size:]))
-    if block.elements and not single:
-        block.mixed = True
-    block.left -= done.rows
-
-
-def _in_slot(block: Block, done: Done, layout: Layout | None, memory: Memory) -> Any:
+def in_slot(block: Block, done: Done, layout: Layout | None, memory: Memory) -> Any:
     """The encoded part that lies in a block's slot."""
     ring = memory.ring
     assert ring is not None
@@ -83,7 +41,7 @@ def _in_slot(block: Block, done: Done, layout: Layout | None, memory: Memory) ->
     return piece
 
 
-def _add(block: Block, piece: Any) -> None:
+def add(block: Block, piece: Any) -> None:
     """Add what a part says of single rows, and what it holds besides."""
     drops, errors, events, extras, elements, notes, told = decode(piece)
     if told is not None:
@@ -96,19 +54,6 @@ def _add(block: Block, piece: Any) -> None:
         block.extras.setdefault(at, {}).update(extra)
     if elements is not None:
         block.elements.update(elements)
-
-
-def count(block: Block, watch: Watch) -> None:
-    """Count what workers have told of a block that is made."""
-    meter = block.stage.meter
-    meter.made += block.total
-    meter.nbytes += block.nbytes
-    for error in block.errors.values():
-        label = getattr(error, NODE_MARK, meter.name)
-        meter.failed[label] = meter.failed.get(label, 0) + 1
-    for told in block.told:
-        watch.absorb(told)
-    block.told = []
 
 
 def copy_rows(block: Block, own: Layout, first: int, rows: memoryview) -> None:

@@ -12,55 +12,47 @@ dies takes nothing along but time.
 
 from __future__ import annotations
 
+import os
 from collections import deque
+from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SharedMemoryError
-from tundish.loader.protocols.block import COPY_BELOW
-from tundish.loader.protocols.items import ref_of
-from tundish.loader.protocols.lineage import add_origin
-from tundish.loader.protocols.pieces import Pieces, refs_only
-from tundish.loader.protocols.rows import as_ref
-from tundish.loader.run.coordinating.answers import count, take_in
+from tundish.loader.protocols.ownership import COPY_BELOW
 from tundish.loader.run.coordinating.deaths import Deaths, Fate
-from tundish.loader.run.coordinating.planner import AheadRepeated
-from tundish.loader.run.coordinating.seat import Seat
-from tundish.loader.run.coordinating.tasks import Definition, Definitions, Tasks, rows_per_task
-from tundish.loader.run.stages.streams import StreamStage
+from tundish.loader.run.pool.pool import Pool
 from tundish.loader.run.starting.critical import uninterrupted
-from tundish.loader.run.wire.messages import NOT_OPENED, STREAM_END, WRITING
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.options import Options
-    from tundish.loader.protocols.block import Block
-    from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.coordinating.lookahead import LookAhead
     from tundish.loader.run.coordinating.memory import Memory
-    from tundish.loader.run.coordinating.planner import AnyStage
-    from tundish.loader.run.pool.peers import Job, Peer
-    from tundish.loader.run.pool.pool import Pool
+    from tundish.loader.run.coordinating.planner import AheadRepeated
+    from tundish.loader.run.pool.peers import Crew, Job
+    from tundish.loader.run.stages.stage import Stage
     from tundish.loader.run.starting.launcher import Exit
     from tundish.loader.run.watching.ledger import Ledger
     from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.run.wire.messages import Done
+    from tundish.loader.watch.stats import Stats
     from tundish.shm.layout import Layout
 
 
 class Coordinator:
     """The coordinator: it hands out blocks of stages to workers, and takes in their answers.
 
+    What a block is, its stage knows: some elements of a pipeline, or a batch of a `DataLoader`.
+
     Parameters
     ----------
-    context, options
-        Of the iterator.
     workers : int
         How many there are to be.
     memory : Memory
         What blocks lie in.
-    lookahead : LookAhead
-        What says how many of them there may be.
+    deaths : Deaths
+        What decides how often a task is tried.
+    lookahead : LookAhead, optional
+        What says how many blocks there may be of a stage that does not say so itself.
 
     Attributes
     ----------
@@ -68,44 +60,54 @@ class Coordinator:
         How many compute.
     stages : list
         Those that there are, the one next to the source first.
-    ordered : bool
-        Whether elements have to come in the order of the input.
+    repeats : list
+        Those whose next pass is to be opened early.
     moved : bool
         Whether something was done that may let others go on.
     pool : Pool or None
         The workers, while they are there.
+    owner : int
+        The process that this was made for.
     """
 
     def __init__(
         self,
-        context: Context,
-        options: Options,
         workers: int,
         memory: Memory,
-        lookahead: LookAhead,
+        deaths: Deaths,
+        lookahead: LookAhead | None = None,
     ) -> None:
-        self.context, self.options, self.workers = context, options, workers
-        self.budget = memory.budget
-        self.ordered = options.deterministic is not False and not any(
-            n.unordered for n in context.nodes
-        )
-        self.stages: list[AnyStage] = []
+        self.workers, self.memory = workers, memory
+        self.stages: list[Stage] = []
+        self.repeats: list[AheadRepeated] = []
         self.moved = False
         self.pool: Pool | None = None
+        self._done = 0, 0  # restarts and tasks of workers that are no more
+        self.owner = os.getpid()
         self._trace: Trace | None = None
-        self._memory, self._lookahead = memory, lookahead
-        self._definitions = Definitions()
-        self._tasks = Tasks(context, self._definitions, memory)
-        self._deaths = Deaths(context, options, self._definitions)
-        self._repeats: list[AheadRepeated] = []
-        self._blocks: dict[int, Block] = {}  # that are wanted, and not made
+        self._deaths = deaths
+        self._lookahead: Any = lookahead
+        self._numbers, self._free = 0, list[int]()  # of stages
+        self._blocks: dict[int, Any] = {}  # that are wanted, and not made
         self._next_block = 0
         self._queue: list[Job] = []  # to be handed out
         self._deferred: deque[tuple[Job, int]] = deque()  # until there is so much memory
 
-    def open(self, pool: Pool, trace: Trace | None) -> None:
-        """Begin, with these workers."""
-        self.pool, self._trace = pool, trace
+    def open(self, crew: Crew, trace: Trace | None, *, writers: int = 0) -> Pool:
+        """Begin, with new workers."""
+        self.memory.open()
+        self._trace = trace
+        self.pool = Pool(
+            self.workers, self.memory.arena, crew, owner=self, writers=writers, trace=trace
+        )
+        return self.pool
+
+    def check_process(self) -> None:
+        """Refuse to be used in a process that this was not made for."""
+        if os.getpid() != self.owner:
+            raise RuntimeError(
+                f"this iterator was made in process {self.owner} and cannot be used in process {os.getpid()}: make another there"
+            )
 
     def resize(self, workers: int) -> None:
         """Go on with another number of workers."""
@@ -124,81 +126,88 @@ class Coordinator:
             blocks = [b for stage in self.stages for b in stage.queued()]
             self._trace.level(
                 ready=sum(not block.left for block in blocks),
-                leased=self._memory.leased,
-                used=self._memory.used_bytes,
+                leased=self.memory.leased,
+                used=self.memory.used_bytes,
             )
-        if self._lookahead.is_due(now):
+        if self._lookahead is not None and self._lookahead.is_due(now):
             assert self.pool is not None
             self._lookahead.measure(self.stages, self.workers, fresh=self.pool.is_fresh)
 
-    def end(self, jobs: list[Job], there: list[Peer], *, keep: bool) -> None:
-        """Forget everything, and give back what it lies in: the workers are gone.
+    def standing(self, stats: Stats, *, whole: bool = True) -> Stats:
+        """Return what was measured, with how workers and memory stand; `whole`: with what each worker did."""
+        pool, memory = self.pool, self.memory
+        restarts, tasks = (pool.restarts, pool.tasks) if pool else self._done
+        return replace(
+            stats,
+            workers=self.workers,
+            pool=pool.measured() if pool and whole else (),
+            restarts=restarts,
+            tasks=tasks,
+            copies=memory.copies,
+            leased=memory.leased,
+            used_bytes=memory.used_bytes,
+            budget_bytes=memory.budget,
+        )
+
+    def worker_pids(self) -> list[int]:
+        """The processes that are known to run."""
+        return [] if self.pool is None else self.pool.pids()
+
+    def close(self, *, linger: bool = False) -> None:
+        """End the workers at once, and give back what blocks lie in. Safe to call twice.
 
         Parameters
         ----------
-        jobs : list of Job
-            Tasks that nobody has answered.
-        there : list of Peer
-            Workers that may still write.
-        keep : bool
-            Whether they still do those tasks.
+        linger : bool, default False
+            Let writers do what they were given.
         """
-        self.pool = None
-        waiting = [*jobs, *self._queue, *(job for job, _ in self._deferred)]
-        slots = [slot for job in waiting for slot in job.held]
-        unfinished = (block for block in self._blocks.values() if not block.leased)
-        slots += [block.slot for block in unfinished if block.slot is not None]
-        self._memory.end(slots, there, jobs if keep else [])
-        self._blocks.clear()
-        self._queue.clear()
-        self._deferred.clear()
-        for stage in self.stages:
-            stage.meter.gave(*stage.begun())
-        self.stages.clear()
-        self._repeats.clear()
+        pool = self.pool
+        if pool is None or os.getpid() != self.owner:
+            return
+        with uninterrupted():
+            self.pool, self._done = None, (pool.restarts, pool.tasks)
+            jobs = pool.jobs()
+            there = pool.close(linger=linger)
+            waiting = [*jobs, *self._queue, *(job for job, _ in self._deferred)]
+            blocks = {id(block): block for block in self._blocks.values()}
+            blocks |= {id(job.block): job.block for job in waiting}
+            slots = [slot for job in waiting for slot in job.held]
+            slots += [b.slot for b in blocks.values() if b.slot is not None and not b.leased]
+            self.memory.end(slots, there, jobs if linger else [])
+            self._blocks.clear()
+            self._queue.clear()
+            self._deferred.clear()
+            for stage in self.stages:
+                stage.meter.gave(*stage.begun())
+            self.stages.clear()
+            self.repeats.clear()
 
     # -- stages --------------------------------------------------------------------------------
 
-    def define(self, node: Operator, base: Operator, pass_: int, *, is_stream: bool) -> int:
-        """Return a number for a new stage."""
-        number = self._define(Definition(node, base, pass_), is_stream)
-        if self._trace is not None:
-            self._trace.stage(number, self.context.label(node))
-        return number
-
-    def seat(self) -> Seat:
-        """The stage of a writer's orders."""
-        root = self.context.root
-        return Seat(self, self._define(Definition(root, root, 0), WRITING))
-
-    def _define(self, definition: Definition, flag: int) -> int:
-        number, index = self._definitions.add(definition), self.context.index
-        node, base, pass_ = definition
+    def define(self, flag: int, what: Any, name: str) -> int:
+        """Return a number for a new stage, of which workers are told `what`; `name` is for people."""
+        number = self._free.pop() if self._free else self._numbers
+        self._numbers = max(self._numbers, number + 1)
         assert self.pool is not None
-        self.pool.define(number, flag, (index(node), index(base), pass_))
+        self.pool.define(number, flag, what)
+        if self._trace is not None:
+            self._trace.stage(number, name)
         return number
 
-    def look_after(self, repeated: AheadRepeated) -> None:
-        """Let a repeat open its next pass early."""
-        self._repeats.append(repeated)
-
-    def retire(self, stage: AnyStage) -> None:
+    def retire(self, stage: Stage) -> None:
         """Let go of a stage that has given everything."""
         if stage in self.stages:
             self.stages.remove(stage)
-            self._definitions.remove(stage.number)
+            self._free.append(stage.number)
 
-    def forget(self, built: AnyStage | AheadRepeated) -> None:
+    def forget(self, stage: Stage) -> None:
         """Give back what a stage has: nobody will ask it again; answers to come are thrown away."""
-        if isinstance(built, AheadRepeated):
-            self._repeats.remove(built)
-            built.forget()
-            return
-        self.retire(built)
+        self.retire(stage)
         with uninterrupted():
-            for block in built.forget():
-                if self._blocks.pop(block.number, None) is not None:
-                    self._memory.abandon(block)
+            stage.forget()
+            for block in [each for each in self._blocks.values() if each.stage is stage]:
+                del self._blocks[block.number]
+                self.memory.abandon(block)
 
     # -- going on ------------------------------------------------------------------------------
 
@@ -218,37 +227,39 @@ class Coordinator:
         if not self._deferred:
             raise AssertionError("nothing is being computed and nothing is ready")
         # Nobody will give memory back: consumers hold it, or it is ready and waits.
-        self._memory.evict()
+        self.memory.evict()
         job, nbytes = self._deferred.popleft()
         self._grant(job, nbytes, force=True)
         self.moved = True
         return True
 
-    def wait(self, ledger: Ledger) -> None:
-        """Wait for workers until there is something to do: rows of a block that is not whole are not enough."""
+    def wait(self, ledger: Ledger, timeout_s: float | None = None) -> None:
+        """Wait for workers, so long: until there is something to do, not for rows of a block that is not whole."""
         pool = self.pool
         assert pool is not None
+        pool.idle = False
         ledger.waits_since, waited_s = perf_counter(), 0.0
         try:
             while True:
-                pool.pump(None)
+                pool.pump(timeout_s)
                 waited_s += pool.waited_s
-                if self.moved or self._deferred or not (pool.in_flight or pool.starts):
+                over = timeout_s is not None or self.moved or self._deferred
+                if over or not (pool.in_flight or pool.starts):
                     return
         finally:
             ledger.waited(waited_s)
 
-    def runs_short(self, block: Block) -> bool:
+    def runs_short(self, block: Any) -> bool:
         """Return True if a view of a block would leave too little memory to go on with."""
-        memory = self._memory
+        memory = self.memory
         if memory.ring is None or block.slot is None or block.nbytes <= COPY_BELOW:
             return False
-        need, workers = 0, self.workers
+        need = 0
         for stage in self.stages:
             if stage.block_nbytes:  # what no block has needed yet is not known, and may be nothing
-                blocks = self._lookahead.window(stage, workers) + 1
-                need += blocks * memory.quota(stage, len(self.stages))
-        return memory.runs_short(max(need, 3 * block.nbytes), workers)
+                window = stage.window or self._lookahead.window(stage, self.workers)
+                need += (window + 1) * memory.quota(stage, len(self.stages))
+        return memory.runs_short(max(need, 3 * block.nbytes), self.workers)
 
     # -- handing out ---------------------------------------------------------------------------
 
@@ -257,7 +268,7 @@ class Coordinator:
         moved = False
         for stage in reversed(self.stages):
             moved = stage.feed() or moved
-        for repeated in self._repeats:
+        for repeated in self.repeats:
             moved = repeated.look_ahead() or moved
         while self._deferred and self._grant(*self._deferred[0]):
             self._deferred.popleft()
@@ -277,11 +288,11 @@ class Coordinator:
             assert self.pool is not None
             self.pool.submit(wanted)
 
-    def may_issue(self, stage: AnyStage) -> bool:
+    def may_issue(self, stage: Stage) -> bool:
         """Return True if a stage may have one more block."""
         if stage.blocks >= (stage.window or self._lookahead.window(stage, self.workers)):
             return False
-        memory = self._memory
+        memory = self.memory
         if stage.blocks == 0 or memory.ring is None:
             return True
         return memory.has_room(stage, len(self.stages), self.workers) and not self._deferred
@@ -300,112 +311,72 @@ class Coordinator:
         self._next_block += 1
         return self._next_block
 
-    def issue(self, block: Block) -> None:
+    def issue(self, block: Any) -> list[Job]:
         """Cut a block into tasks, to be handed out by the next `feed`."""
         self._blocks[block.number] = block
-        stage = block.stage
-        quota = self._memory.quota(stage, len(self.stages))
-        room = self._memory.give(block, quota)
-        size = rows_per_task(stage, block.total, self.workers)
-        jobs = self._jobs(block, 0, block.total, size, quota)
+        tasks = block.stage.tasks
+        quota = self.memory.quota(block.stage, len(self.stages))
+        room = self.memory.give(block, quota)
+        jobs: list[Job] = tasks.cut(block, self.memory, quota, self.workers)
+        block.flying += len(jobs)
         if room:
             self._queue += jobs
         else:
             self._deferred += [(job, quota) for job in jobs]
-
-    def _jobs(self, block: Block, first: int, stop: int, size: int, quota: int) -> list[Job]:
-        """Cut rows into tasks; into single ones, where what an item is made of cannot be had: it is its error."""
-        jobs: list[Job] = []
-        have = self._memory.had_by(block)
-        some = stop - first if self._tasks.are_plain(block) else size
-        for at in range(first, stop, some):
-            rows = min(some, stop - at)
-            try:
-                jobs += self._tasks.tasks(block, range(at, at + rows, size), have, quota)
-            except Exception as error:  # noqa: BLE001 - of a file, or of functions that are run again
-                if isinstance(
-                    block.stage, StreamStage
-                ):  # it cannot be opened: one error, and its end
-                    block.gone = True
-                    block.drops.update(range(at + 1, at + rows))
-                    block.left -= rows - 1
-                    rows = 1
-                if rows == 1:
-                    self._fail_rows(block, at, 1, error)
-                else:
-                    jobs += self._jobs(block, at, at + rows, 1, quota)
+        if block.left == 0:  # nothing of it can be told
+            self._complete(block)
         return jobs
 
-    def order(self, block: Block) -> None:
+    def order(self, block: Any) -> None:
         """Have an order carried out by the writer."""
+        self._queue += block.stage.tasks.cut(block, self.memory, 0, self.workers)
         self._blocks[block.number] = block
-        self._queue.append(self._tasks.order(block))
+        block.flying += 1
         self.moved = True
 
     # -- what workers answer -------------------------------------------------------------------
 
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
-        """Take in the rows of a task."""
+        """Take in what a worker has made."""
         block, stage = job.block, job.block.stage
         if block.number not in self._blocks:
             self._drop(job)
             return
         if job.held:
-            self._memory.let_go(job)
+            self.memory.let_go(job)
         block.flying -= 1
         pace, each_s = stage.pace, done.micros * 1e-6 / max(1, done.rows)
         pace.row_s = each_s if pace.row_s is None else 0.8 * pace.row_s + 0.2 * each_s
         stage.meter.did(done.rows, done.micros * 1e-6, done.busy * 1e-6)
-        stage.window = 0  # to be worked out again
         try:
-            take_in(block, done, layout, tail, self._memory)
+            stage.tasks.take_in(job, done, layout, tail, self.memory)
         except Exception as error:  # noqa: BLE001 - of the user's class, which is unpickled here
             self._unreadable(job, error)
             return
-        if isinstance(stage, StreamStage):
-            rows = done.rows - len(block.drops)
-            block.drops.clear()
-            block.gone = bool(done.flags & NOT_OPENED)
-            block.inputs.peer = job.prefer
-            ended = bool(done.flags & STREAM_END)
-            stage.chunk_done(block, max(rows, 0), len(tail) + done.nbytes, ended=ended)
         if block.left == 0:
             self._complete(block)
 
     def _unreadable(self, job: Job, error: Exception) -> None:
         """Ask one by one for rows that cannot be unpickled here; the error of a single one takes its place."""
-        block, task = job.block, job.task
         self.moved = True
-        if task.rows > 1:
-            self._give_up(block, job)
-            block.stage.split(block, 1)
+        if job.task.rows > 1:
+            self._give_up(job.block, job)
+            job.block.stage.split(job.block, 1)
             return
-        add_origin(error, self._deaths.origin(job), "as it was unpickled in the consumer")
-        self._fail_rows(block, task.first, 1, error)
+        self._fail_rows(job, job.block.stage.tasks.unreadable(job, error))
 
-    def _complete(self, block: Block) -> None:
+    def _complete(self, block: Any) -> None:
         """Lease the slot of a block whose rows are all made, or do it again where they have no common layout."""
         self.moved = True
         del self._blocks[block.number]
-        stage = block.stage
-        self._memory.reserve.give_back(block)
+        self.memory.reserve.give_back(block)
         if block.mixed:
-            stage.ragged = True
+            block.stage.ragged = True
             block.reset()
             self.issue(block)
             return
-        count(block, self.context.watch)
-        self._memory.keep(block)
-        if block.layout is not None and not isinstance(stage, StreamStage):
-            stage.pace.row_nbytes = block.layout.row_nbytes  # a stream was told all that it took
-        block.clean = block.layout is not None and not (
-            block.drops or block.errors or block.events or block.elements or block.notes
-        )
-        if isinstance(block.refs, Pieces):
-            block.refs = refs_only(block.refs)
-        elif isinstance(block.refs, list):
-            # What the items were made of is not needed any more, and may hold slots.
-            block.refs = [ref_of(as_ref(item)) for item in block.refs]
+        self.memory.keep(block)
+        block.stage.tasks.completed(block)
 
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
         """Take note that a block needs more than its slot may have, or has to be one task."""
@@ -414,7 +385,7 @@ class Coordinator:
             self._drop(job)
             return
         block.flying -= 1
-        self._memory.reserve.give_back(block)
+        self.memory.reserve.give_back(block)
         each = -(-nbytes // block.total)
         stage.pace.row_nbytes = max(stage.pace.row_nbytes, each)
         self.moved = True
@@ -423,32 +394,26 @@ class Coordinator:
             self._give_up(block, job)
             stage.split(block, stage.group)
             return
-        if nbytes > self.budget // (4 * len(self.stages)) and block.total > stage.group:
+        budget, tasks = self.memory.budget, stage.tasks
+        if nbytes > budget // (4 * len(self.stages)) and block.total > stage.group:
             self._give_up(block, job)
             stage.split(block, stage.group)
             return
         block.flying += 1
         stage.block_nbytes = max(stage.block_nbytes, nbytes)
-        if nbytes <= self.budget:
-            self.moved = True
+        if nbytes <= budget:
             self._deferred.append((job, nbytes))
-            return
-        error = SharedMemoryError(
-            "a block of rows for one batch",
-            nbytes,
-            self.budget,
-            "set Options(memory_budget=...) or TUNDISH_BUDGET, or use smaller batches",
-        )
-        self._fail(job, error)
+        else:
+            self._fail(job, SharedMemoryError(tasks.block, nbytes, budget, tasks.advice))
 
     def _grant(self, job: Job, nbytes: int, *, force: bool = False) -> bool:
         """Hand out a task again that needs a larger slot, if there is memory for it."""
         if job.block.number not in self._blocks:
             self._drop(job)
             return True
-        if not self._memory.reserve.take(job.block, nbytes) and not force:
+        if not self.memory.reserve.take(job.block, nbytes) and not force:
             return False
-        have = self._memory.had_by(job.block)
+        have = self.memory.had_by(job.block)
         job.task = job.task._replace(have=have, may=max(have, nbytes))
         self._queue.append(job)
         return True
@@ -456,29 +421,27 @@ class Coordinator:
     def _drop(self, job: Job) -> None:
         """Give up a task whose block is not wanted any more."""
         job.block.flying -= 1
-        self._memory.let_go(job)
-        self._memory.abandon(job.block)
+        self.memory.let_go(job)
+        self.memory.abandon(job.block)
 
-    def _give_up(self, block: Block, job: Job) -> None:
+    def _give_up(self, block: Any, job: Job) -> None:
         """Forget a block that others take the place of; `job` has been answered or lost."""
         del self._blocks[block.number]
-        self._memory.let_go(job)
-        self._memory.abandon(block)
+        self.memory.let_go(job)
+        self.memory.abandon(block)
 
     def _fail(self, job: Job, error: BaseException) -> None:
         """Make the rows of a task that cannot be done errors."""
-        self._memory.let_go(job)
+        self.memory.let_go(job)
         job.block.flying -= 1
-        self._fail_rows(job.block, job.task.first, job.task.rows, error)
+        self._fail_rows(job, error)
 
-    def _fail_rows(self, block: Block, first: int, rows: int, error: BaseException) -> None:
-        """Rows that cannot be made are errors."""
-        for row in range(first, first + rows):
-            block.errors[row] = error
-        block.left -= rows
-        if isinstance(block.stage, StreamStage):
-            block.stage.chunk_done(block, rows, 0, ended=block.gone)
+    def _fail_rows(self, job: Job, error: BaseException) -> None:
+        block = job.block
+        block.stage.tasks.fail(block, job.task.first, job.task.rows, error)
         if block.left == 0:
+            if not block.nbytes:
+                self.memory.abandon(block)  # its slot may have grown, and nobody counted
             self._complete(block)
 
     # -- deaths --------------------------------------------------------------------------------
@@ -489,13 +452,16 @@ class Coordinator:
         for job in jobs:
             if job.block.number not in self._blocks:
                 self._drop(job)
-            elif job is begun:
+            elif job is begun or not job.block.stage.tasks.makes_again:
                 self._begun(job, how)
             else:
                 self._queue.append(job)
-        if self._queue and self.pool is not None:
-            queue, self._queue = self._queue, []
-            self.pool.submit(queue)
+        self.submit()
+
+    def hand_out(self, jobs: list[Job]) -> None:
+        """Hand out tasks that no worker was there for."""
+        self._queue += jobs
+        self.submit()
 
     def _begun(self, job: Job, how: Exit) -> None:
         fate = self._deaths.of(job, how)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tundish.loader.plan.node import AUTOTUNE
-from tundish.loader.run.coordinating.tasks import tasks_per_block
-from tundish.loader.run.stages.streams import StreamStage
+from tundish.loader.run.coordinating.computed import rows_per_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tundish.loader.protocols.operator import Operator
-    from tundish.loader.run.coordinating.planner import AnyStage
+    from tundish.loader.run.stages.stage import Stage
     from tundish.loader.watch.histogram import Histogram
 
 _LEAST_BLOCKS = 3
@@ -37,15 +36,13 @@ class LookAhead:
         self._look_at = 0.0
         self._before_all: dict[str, Histogram] = {}  # what tasks took before all workers were at it
 
-    def window(self, stage: AnyStage, workers: int) -> int:
+    def window(self, stage: Stage, workers: int) -> int:
         """Return how many blocks of a stage there may be; the answer is worked out once and kept."""
         if stage.window:
             return stage.window
         # What was learnt with fewer workers may leave some of more without a task, and nothing is learnt then.
         even = 2 + -(-5 * workers // (2 * tasks_per_block(stage, workers)))
-        stage.window = max(self._least, even, stage.ahead)
-        if isinstance(stage, StreamStage):
-            stage.window = max(stage.window, stage.least_window)
+        stage.window = max(self._least, even, stage.ahead, stage.least_window)
         return stage.window
 
     def is_due(self, now: float) -> bool:
@@ -55,7 +52,7 @@ class LookAhead:
         self._look_at = now + _EVERY_S
         return True
 
-    def measure(self, stages: Iterable[AnyStage], workers: int, *, fresh: bool) -> None:
+    def measure(self, stages: Iterable[Stage], workers: int, *, fresh: bool) -> None:
         """Learn from what tasks took since all workers are at it.
 
         Parameters
@@ -76,3 +73,10 @@ class LookAhead:
                 continue
             since = times.since(self._before_all.setdefault(meter.name, times))
             stage.ahead = window(workers, since, tasks_per_block(stage, workers), stage.ahead)
+
+
+def tasks_per_block(stage: Stage, workers: int) -> int:
+    """Return into how many tasks a block of a stage is cut, for so many workers."""
+    if stage.group == 1:
+        return 1
+    return max(1, -(-stage.group // rows_per_task(stage, stage.group, workers)))

@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from tundish.errors import SharedMemoryError
-from tundish.loader.protocols.block import COPY_BELOW, Block
-from tundish.loader.run.coordinating.store import Reserve, bury, shared_ring, visit_graves
+from tundish.loader.protocols.ownership import COPY_BELOW
+from tundish.loader.run.coordinating.store import Holder, Reserve, bury, shared_ring, visit_graves
+from tundish.loader.run.wire.messages import POINTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tundish.loader.run.coordinating.planner import AnyStage
+    from tundish.loader.protocols.block import Block
     from tundish.loader.run.pool.peers import Job, Peer
+    from tundish.loader.run.stages.stage import Stage
     from tundish.shm.layout import Encoded
     from tundish.shm.memory import Arena
 
+_TAIL_BYTES = 32768
 _UNKNOWN = 16
 """A block whose size is not known yet may take such a part of the budget."""
 
@@ -68,7 +71,7 @@ class Memory:
 
     # -- how much there is ---------------------------------------------------------------------
 
-    def quota(self, stage: AnyStage, stages: int) -> int:
+    def quota(self, stage: Stage, stages: int) -> int:
         """Return the bytes that a block of one of so many stages may take before the coordinator is asked."""
         known = stage.block_nbytes
         if known:
@@ -77,7 +80,7 @@ class Memory:
             return min(self.budget, COPY_BELOW)
         return self.budget // (_UNKNOWN * max(1, stages))
 
-    def has_room(self, stage: AnyStage, stages: int, spare: int) -> bool:
+    def has_room(self, stage: Stage, stages: int, spare: int) -> bool:
         """Return True if there is memory for one more block of a stage, and more than so many slots."""
         ring = self.ring
         if ring is None:
@@ -114,7 +117,7 @@ class Memory:
                 block.slot = ring.acquire()
         return self.reserve.take(block, nbytes)
 
-    def had_by(self, block: Block) -> int:
+    def had_by(self, block: Holder) -> int:
         """Return the number of bytes that a block's slot has."""
         ring = self.ring
         return ring.allocated(block.slot) if ring is not None and block.slot is not None else 0
@@ -128,12 +131,12 @@ class Memory:
                 if not block.leased:
                     block.root = ring.lease(block.slot, block.nbytes)
                     block.leased = True
+                self._ready.add(block)
             else:
                 ring.release(block.slot)
                 block.slot = None
             stage.block_nbytes = max(block.nbytes, stage.block_nbytes // 2)
             stage.nbytes += block.nbytes
-        self._ready.add(block)
 
     def abandon(self, block: Block) -> None:
         """Take an abandoned block's slot back when the last worker that may write it has answered."""
@@ -154,19 +157,24 @@ class Memory:
 
     # -- what a task's input has ---------------------------------------------------------------
 
-    def write(self, piece: Encoded) -> int:
-        """Write a task's input to a slot of its own."""
+    def told(self, piece: Encoded | bytes) -> tuple[bytes, list[int]]:
+        """A task's input as a tail; or a tail that names a slot of its own, which it was written to."""
         ring = self.ring
-        assert ring is not None
+        nbytes = len(piece) if isinstance(piece, bytes) else piece.nbytes
+        if ring is None or nbytes <= _TAIL_BYTES:
+            return b"\0" + (piece if isinstance(piece, bytes) else piece.to_bytes()), []
         slot = ring.acquire()
         if slot is None:
-            raise SharedMemoryError("a task's input", piece.nbytes, 0, "every slot is in use")
-        arena = ring.arena
-        arena.allocate(slot, 0, piece.nbytes)
-        ring.grew(slot, piece.nbytes)
-        start = slot * arena.stride
-        piece.write(memoryview(arena.map)[start : start + piece.nbytes])
-        return slot
+            raise SharedMemoryError("a task's input", nbytes, 0, "every slot is in use")
+        ring.arena.allocate(slot, 0, nbytes)
+        ring.grew(slot, nbytes)
+        start = slot * ring.arena.stride
+        target = memoryview(ring.arena.map)[start : start + nbytes]
+        if isinstance(piece, bytes):
+            target[:] = piece
+        else:
+            piece.write(target)
+        return b"\1" + POINTER.pack(slot, nbytes), [slot]
 
     def let_go(self, job: Job) -> None:
         """Take back what a task's input was written to."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tundish.loader.operators.repeat import Repeated
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers
+from tundish.loader.run.coordinating.computed import ComputedTasks, StreamTasks
 from tundish.loader.run.inline.planner import Planner
 from tundish.loader.run.inline.reference import open_inline, replays
 from tundish.loader.run.stages.batches import RowBatches
-from tundish.loader.run.stages.parallel import ParallelStage, StageOwner
+from tundish.loader.run.stages.parallel import ParallelStage
 from tundish.loader.run.stages.recorded import SnapshotTee
 from tundish.loader.run.stages.streams import StreamStage
 from tundish.loader.run.watching.watched import meter_of
@@ -24,30 +25,8 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Forgettable, Machine
     from tundish.loader.protocols.operator import Operator
-
-AnyStage = ParallelStage | StreamStage
-
-
-class PlannerOwner(StageOwner, Protocol):
-    """The owner of the stages that a planner builds: the coordinator."""
-
-    context: Context
-    options: Options
-    budget: int
-    ordered: bool
-    stages: list[AnyStage]
-
-    def define(self, node: Operator, base: Operator, pass_: int, *, is_stream: bool) -> int:
-        """Return a number for a new stage."""
-        ...
-
-    def look_after(self, repeated: AheadRepeated) -> None:
-        """Let a repeat open its next pass early."""
-        ...
-
-    def forget(self, built: AnyStage | AheadRepeated) -> None:
-        """Give back what a stage has: nobody will ask it again."""
-        ...
+    from tundish.loader.run.coordinating.coordinator import Coordinator
+    from tundish.loader.run.stages.stage import Stage
 
 
 class AheadRepeated(Repeated):
@@ -115,14 +94,17 @@ class ParallelPlanner(Planner):
 
     ahead = True
 
-    def __init__(self, coordinator: PlannerOwner) -> None:
-        super().__init__(coordinator.context)
+    def __init__(self, coordinator: Coordinator, context: Context, options: Options) -> None:
+        super().__init__(context)
         self._coordinator = coordinator
+        self._ordered = options.deterministic is not False and not any(
+            n.unordered for n in context.nodes
+        )
         sequential = [n for n in self.context.nodes if n.sequential]
         self._sequential = {id(n) for top in sequential for n in walk(top)}
-        self._built: list[AnyStage | AheadRepeated] = []
+        self._built: list[Stage | AheadRepeated] = []
         self._kept: list[Forgettable] = []
-        self.context.replay = replays(coordinator.options, coordinator.budget)
+        self.context.replay = replays(options, coordinator.memory.budget)
 
     # -- what was built ------------------------------------------------------------------------
 
@@ -135,11 +117,11 @@ class ParallelPlanner(Planner):
     def keeps(self, machine: Forgettable) -> None:
         self._kept.append(machine)
 
-    def keep(self, built: AnyStage | AheadRepeated) -> None:
+    def keep(self, built: Stage | AheadRepeated) -> None:
         """Note what was built, and have the coordinator look after it."""
         self._built.append(built)
         if isinstance(built, AheadRepeated):
-            self._coordinator.look_after(built)
+            self._coordinator.repeats.append(built)
         else:
             self._coordinator.stages.append(built)
 
@@ -156,7 +138,11 @@ class ParallelPlanner(Planner):
     def forget(self) -> None:
         """Forget what was built: nobody will ask it again."""
         for built in self._built:
-            self._coordinator.forget(built)
+            if isinstance(built, AheadRepeated):
+                self._coordinator.repeats.remove(built)
+                built.forget()
+            else:
+                self._coordinator.forget(built)
         self._built.clear()
         for machine in self._kept:
             machine.forget()
@@ -165,16 +151,18 @@ class ParallelPlanner(Planner):
     # -- machines ------------------------------------------------------------------------------
 
     def cache_limit(self) -> int:
-        return self._coordinator.budget
+        return self._coordinator.memory.budget
 
     def stage(self, node: Operator, base: Operator, up: Machine, pass_: int) -> Machine:
         owner = self._coordinator
         chain = node.noting or chain_base(node)[1] or defers(node)
-        number = owner.define(node, base, pass_, is_stream=False)
+        tasks = ComputedTasks(self.context, node, base, pass_)
+        number = owner.define(0, tasks.definition, self.context.label(node))
         stage = ParallelStage(
             owner,
             number,
             up,
+            tasks=tasks,
             chain=chain,
             ordered=self._in_order(node, base),
             meter=meter_of(node, self.context, "workers"),
@@ -184,8 +172,7 @@ class ParallelPlanner(Planner):
 
     def _in_order(self, node: Operator, base: Operator) -> bool:
         """Return True if a stage's elements have to come in the order of its input."""
-        owner = self._coordinator
-        return owner.ordered or id(node) in self._sequential or not is_static(base)
+        return self._ordered or id(node) in self._sequential or not is_static(base)
 
     def batches(self, node: Batch, up: Machine) -> Machine:
         if isinstance(up, (ParallelStage, SnapshotTee)):
@@ -194,9 +181,17 @@ class ParallelPlanner(Planner):
 
     def inners(self, node: FlatMap, up: Machine, base: Operator, pass_: int) -> Inners:
         owner = self._coordinator
-        number = owner.define(node, base, pass_, is_stream=True)
-        meter = meter_of(node, self.context, "workers")
-        stage = StreamStage(owner, number, up, cycle=node.in_turn, placed=node.placed, meter=meter)
+        tasks = StreamTasks(self.context, node, base, pass_)
+        number = owner.define(1, tasks.definition, self.context.label(node))
+        stage = StreamStage(
+            owner,
+            number,
+            up,
+            tasks=tasks,
+            cycle=node.in_turn,
+            placed=node.placed,
+            meter=meter_of(node, self.context, "workers"),
+        )
         self.keep(stage)
         return stage
 

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.block import Block
-from tundish.loader.run.stages.pace import Pace
+from tundish.loader.run.coordinating.computed import ComputedTasks
+from tundish.loader.run.pool.peers import Job
+from tundish.loader.run.stages.stage import Stage
+from tundish.loader.run.wire.messages import NO_SLOT, WRITING, Items, Kind, Task
+from tundish.loader.run.wire.telling import roots_of_all
 from tundish.loader.watch.watch import StageMeter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.run.coordinating.coordinator import Coordinator
+    from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.storing.orders import Order
-
-
-class SeatOwner(Protocol):
-    """The owner of a seat, which hands out orders: the coordinator."""
-
-    def next_block(self) -> int:
-        """Return a number for a new block."""
-        ...
-
-    def order(self, block: Block) -> None:
-        """Hand an order to the writer."""
-        ...
 
 
 class Ordered:
@@ -43,25 +40,36 @@ class Ordered:
         return answer
 
 
-class Seat:
+class OrderTasks(ComputedTasks):
+    """Tasks that are one order each."""
+
+    def cut(self, block: Block, memory: Memory, quota: int, workers: int) -> list[Job]:
+        tail, held = self._encoded(block.refs, memory)
+        task = Task(
+            Kind.TASK, Items.ORDER, block.stage.number, block.number, NO_SLOT, 0, 1, 1, 0, 0, 0, 0, len(tail)
+        )  # fmt: skip
+        return [Job(task, tail, block, is_order=True, held=held, roots=roots_of_all(block.refs))]
+
+    def blame(self, job: Job, error: Callable[[str], BaseException]) -> BaseException:
+        return error("an order")
+
+
+class Seat(Stage):
     """The stage of a writer's orders, as the coordinator sees it.
 
     Parameters
     ----------
-    owner : SeatOwner
+    owner : Coordinator
         Who hands them out.
-    number : int
-        The stage's name towards the writer.
+    context : Context
+        Of the iterator.
     """
 
-    ragged = False
-    group = 1
-
-    def __init__(self, owner: SeatOwner, number: int) -> None:
-        self._owner, self.number = owner, number
-        self.pace = Pace()
-        self.window = self.block_nbytes = self.nbytes = 0
-        self.meter = StageMeter("", (), "writer")
+    def __init__(self, owner: Coordinator, context: Context) -> None:
+        tasks = OrderTasks(context, context.root, context.root, 0)
+        number = owner.define(WRITING, tasks.definition, "writer")
+        super().__init__(number, tasks, StageMeter("", (), "writer"))
+        self._owner = owner
 
     def put(self, order: Order) -> Ordered:
         """Hand an order on."""

@@ -123,6 +123,9 @@ class Owner(Protocol):
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
         """Take note that a task needs a larger slot, or one to itself."""
 
+    def hand_out(self, jobs: list[Job]) -> None:
+        """Hand out tasks again that no worker was there for."""
+
     def lost(self, jobs: list[Job], begun: Job | None, how: Exit) -> None:
         """Take note that a worker died and left these jobs; it had begun one of them."""
 

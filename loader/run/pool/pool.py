@@ -167,7 +167,7 @@ class Pool:
                 self._part()
         orphans, self._orphans = self._orphans, []
         if orphans:
-            self.submit(orphans)
+            self._owner.hand_out(orphans)
 
     def _part(self) -> None:
         """Part from workers that are too many."""
@@ -363,7 +363,7 @@ class Pool:
             timeout_s = soon if timeout_s is None else min(timeout_s, soon)
         if due and self._orphans:
             orphans, self._orphans = self._orphans, []
-            self.submit(orphans)
+            self._owner.hand_out(orphans)
         return timeout_s
 
     def _flush(self, peer: Peer) -> None:

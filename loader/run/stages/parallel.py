@@ -20,7 +20,7 @@ from tundish.loader.protocols.pieces import Pieces, RowChunk, mark_behind
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.protocols.rows import Row, Rows, as_ref
 from tundish.loader.run.stages.overtaking import load_stage, with_left_out
-from tundish.loader.run.stages.pace import TASK_S, Pace
+from tundish.loader.run.stages.stage import TASK_S, Stage
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Machine, Mark
@@ -50,7 +50,7 @@ class StageOwner(Protocol):
         """Return True if a stage may have one more block in flight."""
         ...
 
-    def issue(self, block: Block) -> None:
+    def issue(self, block: Block) -> object:
         """Cut a block into tasks and send them to workers."""
         ...
 
@@ -71,7 +71,7 @@ class StageOwner(Protocol):
         ...
 
 
-class ParallelStage:
+class ParallelStage(Stage):
     """Compute the items of a stream in workers, ahead of demand and in order.
 
     Parameters
@@ -82,6 +82,8 @@ class ParallelStage:
         The stage's number in messages to workers.
     up : Machine
         The machine that gives the stage's input.
+    tasks : Tasks
+        How its blocks are cut into tasks, and answers taken in.
     chain : bool
         False if the evaluator only computes the item, so that an item that is already computed passes unchanged.
     ordered : bool
@@ -96,15 +98,13 @@ class ParallelStage:
         number: int,
         up: Machine,
         *,
+        tasks: Any,
         chain: bool,
         ordered: bool,
         meter: StageMeter,
     ) -> None:
-        self._owner, self.number, self._up = owner, number, up
-        self.meter = meter
-        self._chain = chain
-        self.group = 1
-        """How many rows the reader takes at once; set before anything is handed out."""
+        super().__init__(number, tasks, meter)
+        self._owner, self._up, self._chain = owner, up, chain
         self._queue: deque[Any] = deque()
         self._passing = 0  # how many of it are computed items, which are no block of this stage's
         self._at = 0
@@ -122,17 +122,12 @@ class ParallelStage:
         self._before: Mark = up.mark()
         self._partial_before: Mark = None
         self._partial_since = 0.0
-        self.pace = Pace()
-        self.ragged = False
-        """Whether elements differ in shape: then a block is one task."""
-        self.blocks = self.nbytes = self.waiting = self.block_nbytes = self.window = 0
-        self.ahead = 0  # blocks that there may be, by what tasks took; 0: nobody knows
+        self.waiting = 0  # rows that nobody has taken
 
     # -- taking items --------------------------------------------------------------------------
 
     @property
     def exhausted(self) -> bool:
-        """True if the input has ended and all of it has been delivered."""
         return self._ended
 
     @property
@@ -141,19 +136,16 @@ class ParallelStage:
         return self._ordered
 
     def queued(self) -> list[Block]:
-        """Blocks that are in flight or ready."""
         # A copy: another thread may ask for `stats`.
         return [entry for entry in list(self._queue) if type(entry) is Block]
 
-    def forget(self) -> list[Block]:
-        """Stop the stage and return all of its blocks, which nobody needs any more."""
+    def forget(self) -> None:
         self._ended = True
-        blocks = [entry for entry in self._queue if type(entry) is Block]
+        blocks = self.queued()
         if blocks and self._at:
             self.meter.gave(*blocks[0].outcomes(self._at))
         self._queue.clear()
         self._partial, self._partial_marks, self._rows = [], [], 0
-        return blocks
 
     def feed(self, *, until_one: bool = False) -> bool:
         """Issue blocks while there is room, or until one is issued; return True if anything changed."""
@@ -283,7 +275,6 @@ class ParallelStage:
         self._owner.issue(block)
 
     def split(self, block: Block, size: int) -> None:
-        """Replace a block by blocks of fewer rows: a worker died on it, or it is too large for a slot."""
         at = self._queue.index(block)
         self._queue.remove(block)
         pieces = []

@@ -15,7 +15,7 @@ from tundish.loader.protocols.items import End, Failure, NotReady, Ref, ref_of
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.rows import Row
 from tundish.loader.run.stages.chunkrefs import InnerRefs, PlacedRefs, told_places
-from tundish.loader.run.stages.pace import TASK_S, Pace
+from tundish.loader.run.stages.stage import TASK_S, Stage
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Machine, Mark
@@ -95,7 +95,7 @@ class Stream:
         return block
 
 
-class StreamStage:
+class StreamStage(Stage):
     """Read inner datasets in workers.
 
     Each is read chunk by chunk, by the worker that has it open, or after that worker's death by another. Reading of
@@ -109,6 +109,8 @@ class StreamStage:
         The stage's number in messages to workers.
     up : Machine
         The machine that gives the inputs.
+    tasks : Tasks
+        How its chunks are made tasks, and answers taken in.
     cycle : int
         The number of inner datasets that the downstream machine reads in turn.
     placed : bool
@@ -117,19 +119,22 @@ class StreamStage:
         Counts what the stage delivers.
     """
 
+    ragged = True
+
     def __init__(
         self,
         owner: StageOwner,
         number: int,
         up: Machine,
         *,
+        tasks: Any,
         cycle: int,
         placed: bool,
         meter: StageMeter,
     ) -> None:
-        self._owner, self.number, self._up = owner, number, up
+        super().__init__(number, tasks, meter)
+        self._owner, self._up, self._cycle = owner, up, cycle
         self._refs: Any = PlacedRefs if placed else InnerRefs
-        self._cycle, self.meter = cycle, meter
         self._open: OrderedDict[int, Stream] = OrderedDict()  # as their turns will come
         self._waiting: deque[Stream] = deque()
         self._numbers, self._current = 0, -1
@@ -140,11 +145,6 @@ class StreamStage:
         self._reached: Mark = up.mark()
         self._given: Mark = self._reached
         self.counts = Counts()
-        self.pace = Pace()
-        self.blocks = self.nbytes = self.waiting = self.block_nbytes = self.window = 0
-        self.ahead = 0  # blocks that there may be, by what tasks took; 0: nobody knows
-        self.ragged = True
-        self.group = 1
 
     @property
     def exhausted(self) -> bool:
@@ -162,7 +162,7 @@ class StreamStage:
         return max(_CHUNKS_AHEAD, _ROWS_AHEAD // self._rows())
 
     @property
-    def least_window(self) -> int:
+    def least_window(self) -> int:  # type: ignore[override]  # it is only read
         """The number of chunks needed to read all streams ahead, memory permitting."""
         return self._width * self._depth
 
@@ -172,14 +172,11 @@ class StreamStage:
         yield from list(self._open.values())
         yield from list(self._waiting)
 
-    def forget(self) -> list[Block]:
-        """Stop the stage and return all of its blocks, which nobody needs any more."""
+    def forget(self) -> None:
         self._ended = True
-        blocks = [block for stream in self._streams() for block in stream.chunks]
         self.meter.gave(*self.begun())
         self._open.clear()
         self._waiting.clear()
-        return blocks
 
     def queued(self) -> list[Block]:
         """Chunks that are in flight or ready."""

@@ -8,14 +8,17 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.wire.messages import RECORD, Kind
+from tundish.loader.run.wire.messages import DONE, NO_LAYOUT, POINTER, RECORD, Kind
 from tundish.shm.channel import ChannelClosed
 
 if TYPE_CHECKING:
+    from tundish.loader.run.wire.messages import Task
     from tundish.shm.channel import Channel
+    from tundish.shm.memory import Arena
 
 _FLUSH_S = 150e-6
 _FLUSH_BYTES = 32768
+_MOST_MICROS = 2**32 - 1
 
 
 class Outbox:
@@ -47,6 +50,29 @@ class Outbox:
         if tail:
             self._records.append(tail)
         self._nbytes += size
+
+    def answer(
+        self,
+        kind: Kind,
+        task: Task,
+        flags: int = 0,
+        tail: bytes = b"",
+        *,
+        layout: int = NO_LAYOUT,
+        took_s: float = 0.0,
+        busy_s: float = 0.0,
+        nbytes: int = 0,
+        encoded: int = 0,
+    ) -> None:
+        """Say what became of a task: DONE or NEED."""
+        micros, busy = min(int(took_s * 1e6), _MOST_MICROS), min(int(busy_s * 1e6), _MOST_MICROS)
+        fields = (kind, flags, task.stage, task.block, task.first, task.rows, layout, micros, busy)
+        self.say(DONE.pack(*fields, len(tail), nbytes, encoded), tail)
+
+    def begins(self, element: int) -> None:
+        """Say at once which element of a task is begun: should this process die now, it is that one's fault."""
+        self.say(RECORD.pack(Kind.PROGRESS, 0, 0, element, 0))
+        self.flush()
 
     def flush_if_due(self) -> None:
         """Send if it is much, or if it has waited."""
@@ -97,3 +123,11 @@ class Inbox:
                     raise answer
                 return answer
             self._waiting.append(bytes(message))
+
+
+def input_of(tail: bytes | memoryview, arena: Arena | None) -> Any:
+    """The input of a task: what the tail has, or the slot that it names."""
+    if not tail[0]:
+        return tail[1:]
+    assert arena is not None
+    return arena.root(*POINTER.unpack_from(tail, 1))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.protocols.lineage import add_origin
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.wire.messages import (
-    DONE,
     EXTRA,
     EXTRA_IN_SLOT,
     INLINE_EXTRA,
@@ -69,15 +68,8 @@ class Answers:
 
     def need(self, task: Task, need: NeedsMore) -> None:
         """Say that a task needs a larger slot, or one to itself."""
-        fields = (
-            Kind.NEED,
-            EXTRA if need.alone else 0,
-            task.stage,
-            task.block,
-            task.first,
-            task.rows,
-        )
-        self._outbox.say(DONE.pack(*fields, NO_LAYOUT, 0, 0, 0, need.nbytes, 0))
+        flags = EXTRA if need.alone else 0
+        self._outbox.answer(Kind.NEED, task, flags, nbytes=need.nbytes)
 
     def done(self, task: Task, rows: Rows, began: float, cpu: float, flags: int) -> float:
         """Say what a task has made; return how long a core was busy with it.
@@ -125,25 +117,17 @@ class Answers:
             else:
                 flags |= EXTRA_IN_SLOT
                 nbytes = max(nbytes, _write_share(self._arena, task, layout, piece))
-        micros = min(int((perf_counter() - began) * 1e6), 2**32 - 1)
-        busy_s = self._cpu() - cpu
-        busy = min(int(busy_s * 1e6), 2**32 - 1)
-        self._outbox.say(
-            DONE.pack(
-                Kind.DONE,
-                flags,
-                task.stage,
-                task.block,
-                task.first,
-                task.rows,
-                number,
-                micros,
-                busy,
-                len(tail),
-                nbytes,
-                encoded,
-            ),
+        took_s, busy_s = perf_counter() - began, self._cpu() - cpu
+        self._outbox.answer(
+            Kind.DONE,
+            task,
+            flags,
             tail,
+            layout=number,
+            took_s=took_s,
+            busy_s=busy_s,
+            nbytes=nbytes,
+            encoded=encoded,
         )
         return busy_s
 

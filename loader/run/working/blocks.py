@@ -9,10 +9,10 @@ import numpy as np
 from tundish.gaps import clear
 from tundish.loader.protocols.task_inputs import kept, open_all
 from tundish.loader.protocols.writer import writer
+from tundish.loader.run.wire.mail import input_of
 from tundish.loader.run.wire.messages import (
     INLINE_BLOCK,
     NO_SLOT,
-    POINTER,
     RECORD,
     Items,
     Kind,
@@ -117,15 +117,8 @@ class Inputs:
 
     def decoded(self, tail: bytes | memoryview, *, private: bool = False) -> list[Any]:
         """The items of a tail, or of the slot that it names; `private`: as this process's own."""
-        if tail[0]:
-            assert self._arena is not None
-            slot, nbytes = POINTER.unpack_from(tail, 1)
-            root = self._arena.root(slot, nbytes)
-            # A copy, as it is of a small tail: functions may change what they are given, and the
-            # task may have to be run again.
-            items, captured = decode(root.copy())
-        else:
-            items, captured = decode(bytearray(tail[1:]))
+        # A copy: functions may change what they are given, and the task may have to be run again.
+        items, captured = decode(bytearray(input_of(tail, self._arena)))
         self._context.captured.update(captured)
         opened = open_all(items, self._arena)
         return [kept(item) for item in opened] if private else opened

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Gather
     from tundish.loader.run.wire.messages import Task
     from tundish.loader.run.working.blocks import Blocks
-    from tundish.loader.run.working.stage import Stage
+    from tundish.loader.run.working.stage import StageEvaluator
 
 
 class Evaluation:
@@ -44,7 +44,7 @@ class Evaluation:
     def __init__(self, context: Context, blocks: Blocks, *, deadline: float | None) -> None:
         self._context, self._blocks, self._deadline = context, blocks, deadline
 
-    def rows(self, stage: Stage, task: Task, items: Sequence[Any], *, timed: bool) -> Rows:
+    def rows(self, stage: StageEvaluator, task: Task, items: Sequence[Any], *, timed: bool) -> Rows:
         """Evaluate the items; where they are timed with a clock around each node, or around all."""
         if not timed:
             return self._evaluated(stage, task, items, stage.value)
@@ -56,7 +56,9 @@ class Evaluation:
         self._context.watch.sample(stage.label).node(stage.label).add(each_s, task.rows)
         return rows
 
-    def _evaluated(self, stage: Stage, task: Task, items: Sequence[Any], value: Any) -> Rows:
+    def _evaluated(
+        self, stage: StageEvaluator, task: Task, items: Sequence[Any], value: Any
+    ) -> Rows:
         rows = Rows()
         pass_, events = stage.pass_, self._context.events
         notes, where = self._context.notes, self._context.where
@@ -97,7 +99,9 @@ class Evaluation:
                 write(k, element)
         return rows
 
-    def _sweep(self, stage: Stage, task: Task, items: range, rows: Rows) -> tuple[int, Any]:
+    def _sweep(
+        self, stage: StageEvaluator, task: Task, items: range, rows: Rows
+    ) -> tuple[int, Any]:
         """Evaluate elements of one cheap function; stop after the first that fails."""
         raw: list[bool] = []
         elements, k = stage.sweep(items, stage.pass_, raw), task.first

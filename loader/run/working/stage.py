@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SYNC_BYTES = 32 << 20
 
 
-class Stage:
+class StageEvaluator:
     """One stage's evaluator.
 
     Parameters
@@ -110,10 +110,10 @@ class Stages:
     def __init__(self, context: Context, open_inner: OpenInner, *, one_by_one: bool) -> None:
         self._context, self._open_inner = context, open_inner
         self._one_by_one = one_by_one or bool(context.probes)
-        self._stages: dict[int, Stage] = {}
-        self._compiled: dict[tuple[int, int, int], Stage] = {}
+        self._stages: dict[int, StageEvaluator] = {}
+        self._compiled: dict[tuple[int, int, int], StageEvaluator] = {}
 
-    def open(self, number: int, flag: int, what: tuple[int, int, int]) -> Stage:
+    def open(self, number: int, flag: int, what: tuple[int, int, int]) -> StageEvaluator:
         """Get ready for a stage: its node, its base and its pass."""
         node, base, pass_ = what
         compiled = (flag, node, base)
@@ -123,10 +123,10 @@ class Stages:
         stage.pass_ = pass_
         return stage
 
-    def __getitem__(self, number: int) -> Stage:
+    def __getitem__(self, number: int) -> StageEvaluator:
         return self._stages[number]
 
-    def _compile(self, is_stream: int, node: int, base: int) -> Stage:
+    def _compile(self, is_stream: int, node: int, base: int) -> StageEvaluator:
         """Compile a stage of some nodes, for any pass."""
         nodes, context = self._context.nodes, self._context
         open_inner = self._open_inner
@@ -135,14 +135,16 @@ class Stages:
             from tundish.loader.run.storing.orders import SnapshotWriter  # noqa: PLC0415 - see above
 
             desk = SnapshotWriter(_SYNC_BYTES)
-            return Stage(
+            return StageEvaluator(
                 lambda order, _: desk.do(order), identities(nodes[node], context), is_stream=False
             )
         if is_stream:
             flat_map: Any = nodes[node]
             made = compile_inner(flat_map, context, open_inner)
-            return Stage(*made, is_stream=True, placed=flat_map.placed, in_turn=flat_map.in_turn)
-        stage = Stage(*compile_values(nodes[node], context, open_inner), is_stream=False)
+            return StageEvaluator(
+                *made, is_stream=True, placed=flat_map.placed, in_turn=flat_map.in_turn
+            )
+        stage = StageEvaluator(*compile_values(nodes[node], context, open_inner), is_stream=False)
         stage.label = stage_name(nodes[node], context)
         if not self._one_by_one:
             stage.sweep = compile_sweep(nodes[node], nodes[base], context)

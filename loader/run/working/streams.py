@@ -14,15 +14,15 @@ import numpy as np
 from tundish.loader.protocols.items import End, Failure, ref_of
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.starting.watchdog import limit
-from tundish.loader.run.wire.messages import RECORD, Kind, Task
 from tundish.loader.run.working.writing import Rows, scatter
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.run.evaluating.values import OpenInner
     from tundish.loader.run.wire.mail import Outbox
+    from tundish.loader.run.wire.messages import Task
     from tundish.loader.run.working.blocks import Blocks, Inputs
-    from tundish.loader.run.working.stage import Stage
+    from tundish.loader.run.working.stage import StageEvaluator
 
 _OPEN = 64
 
@@ -71,7 +71,9 @@ class OpenStreams:
         """Leave so many open that are read in turn, and as many that come after them."""
         self._most = max(self._most, 2 * in_turn)
 
-    def read(self, stage: Stage, task: Task, tail: bytes | memoryview) -> tuple[Rows, bool]:
+    def read(
+        self, stage: StageEvaluator, task: Task, tail: bytes | memoryview
+    ) -> tuple[Rows, bool]:
         """Read the next elements of an inner dataset, opened here or where a dead worker left it.
 
         Returns
@@ -101,9 +103,7 @@ class OpenStreams:
                 rows.not_opened = True
                 return rows, True
         if task.rows == 1:
-            # Should this process die now, it is the element's fault, not the opening's.
-            self._outbox.say(RECORD.pack(Kind.PROGRESS, 0, 0, 0, 0))
-            self._outbox.flush()
+            self._outbox.begins(0)  # from now on it is the element's fault, not the opening's
         write: Any = None
         places: list[int] = []
         if stage.placed and network.text and deadline is None and task.rows > 1:

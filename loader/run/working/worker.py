@@ -25,7 +25,7 @@ from tundish.loader.run.wire.serving import Serving, serve
 from tundish.loader.run.working.answers import Answers
 from tundish.loader.run.working.blocks import Blocks, Inputs
 from tundish.loader.run.working.evaluation import Evaluation
-from tundish.loader.run.working.stage import Stage, Stages
+from tundish.loader.run.working.stage import StageEvaluator, Stages
 from tundish.loader.run.working.streams import OpenStreams
 from tundish.loader.run.working.writing import NeedsMore, Rows
 from tundish.loader.watch.watch import Watch
@@ -116,7 +116,7 @@ class Worker(Serving):
             if self._deadline is not None:
                 lift()
 
-    def _order(self, stage: Stage, task: Task, tail: bytes | memoryview) -> Rows:
+    def _order(self, stage: StageEvaluator, task: Task, tail: bytes | memoryview) -> Rows:
         """Carry out an order: what it answers is the only row."""
         self._outbox.tolerant = True  # who gave it may have gone: it is carried out all the same
         (order,) = self._inputs.decoded(tail)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tundish import Dataset
 from tundish.loader.run.coordinating.coordinator import Coordinator
+from tundish.loader.run.coordinating.store import shared_ring
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.parallelengine import ParallelEngine
+from tundish.shm.ring import SlotState
 
 
 def double(x: Any) -> Any:
@@ -52,14 +56,14 @@ def coordinator_of(iterator: Iterator) -> Coordinator:
 
 def held(coordinator: Coordinator) -> dict[str, int]:
     """Count each kind of thing that a pass may leave."""
-    ring = coordinator._memory.ring
+    ring = coordinator.memory.ring
     assert ring is not None
     return {
         "stages": len(coordinator.stages),
-        "repeats": len(coordinator._repeats),
+        "repeats": len(coordinator.repeats),
         "blocks": len(coordinator._blocks),
         "slots": ring.arena.slots - ring.free,
-        "definitions": len(coordinator._definitions),
+        "numbers": coordinator._numbers - len(coordinator._free),
     }
 
 
@@ -93,3 +97,23 @@ def test_a_restored_iterator_has_only_the_stages_of_its_place() -> None:
         it.load_state_dict(state)
         next(it)
         assert len(coordinator_of(it).stages) == 1
+
+
+def held_up(x: Any) -> Any:
+    if x:
+        time.sleep(60)
+    return np.full(100_000, x, np.float32)
+
+
+def test_closing_gives_back_what_workers_still_write_for_nobody() -> None:
+    ring = shared_ring(1 << 30)
+    assert ring is not None
+    before = ring.count(SlotState.GRANTED)
+    with Dataset.range(100).map(held_up).iterator(workers=2) as it:
+        next(it)
+        coordinator = coordinator_of(it)
+        coordinator.forget(coordinator.stages[0])
+        assert ring.count(SlotState.GRANTED) > before
+
+    assert ring.count(SlotState.GRANTED) == before
+    assert not ring.count(SlotState.QUARANTINED)

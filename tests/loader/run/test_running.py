@@ -288,7 +288,7 @@ def test_moving_rows_to_private_memory_disturbs_no_worker(monkeypatch: pytest.Mo
 
     def feed_and_evict(self: Coordinator) -> bool:
         moved = feed(self)
-        self._memory.evict()
+        self.memory.evict()
         return moved
 
     monkeypatch.setattr(Coordinator, "feed", feed_and_evict)

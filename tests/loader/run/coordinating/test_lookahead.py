@@ -19,7 +19,7 @@ EVEN = 2 + 10  # two and a half tasks a worker
 def stage() -> Any:
     """A stage whose blocks are one task each."""
     meter = StageMeter("map", (), "workers")
-    return SimpleNamespace(meter=meter, group=1, window=0, ahead=0)
+    return SimpleNamespace(meter=meter, group=1, window=0, ahead=0, least_window=0)
 
 
 def work(stage: Any, *, slow: int = 0) -> None:

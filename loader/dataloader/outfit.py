@@ -1,0 +1,102 @@
+"""What the workers of a loader are given: the recipe once, and with each epoch what has changed in the consumer."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from functools import partial
+from types import FunctionType
+from typing import TYPE_CHECKING
+
+from tundish.loader.dataloader.flavour import modules_to_preload
+from tundish.loader.run.pool.outfit import crew_of_processes, moment_of
+from tundish.loader.run.starting.agreeing import told_of
+from tundish.loader.run.starting.payload import pack
+from tundish.tracebacks import callers_level
+
+if TYPE_CHECKING:
+    from tundish.loader.dataloader.recipe import Recipe
+    from tundish.loader.plan.reads import GlobalName
+    from tundish.loader.run.pool.outfit import Part
+    from tundish.loader.run.starting.moment import Moment
+    from tundish.loader.run.starting.payload import Met
+
+_MOST_CHANGED = 32768
+_ADVICE = "make it in worker_init_fn=, make it when it is first needed, or use num_workers=0"
+
+
+class Outfit:
+    """What the workers of a loader are given.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What is to be done.
+    base_seed : int
+        The loader's, as they begin.
+
+    Attributes
+    ----------
+    crew : Crew
+        What a worker is.
+    """
+
+    def __init__(self, recipe: Recipe, base_seed: int) -> None:
+        self._recipe, self.base_seed = recipe, base_seed
+        self._changed: set[GlobalName] = set()
+        self.crew = crew_of_processes(
+            "tundish.loader.dataloader.worker:main",
+            {"base_seed": base_seed},
+            _parts(recipe),
+            start=recipe.start,
+            pack=partial(pack, advice=_ADVICE),
+            preload=lambda payload: modules_to_preload(recipe, payload.modules),
+            policy=recipe.globals,
+            met=_met_in(recipe),
+        )
+
+    @property
+    def changes(self) -> Moment:
+        """What holds in the consumer, and whatever a worker that stays has been told of it."""
+        return self._moment.of(self._changed)
+
+    @property
+    def _moment(self) -> Moment:
+        """Settings and globals of the consumer when it last looked."""
+        moment: Moment = self.crew.config["moment"]
+        return moment
+
+    def refresh(self) -> bool:
+        """Look at what holds in the consumer now, for workers that stay and those in their places.
+
+        Returns
+        -------
+        bool
+            False where so much has changed that only new workers can be told.
+        """
+        before, policy = self._moment, self._recipe.globals
+        self.crew.config["moment"] = moment_of(self.crew.met, policy)
+        told = told_of(before.entries, self._moment.entries, policy)
+        self._changed |= self._moment.changes(before)
+        for text in told:
+            warnings.warn(text, stacklevel=callers_level())
+        return sum(len(each.value) for each in self.changes.entries) < _MOST_CHANGED
+
+
+def _met_in(recipe: Recipe) -> tuple[Met, ...]:
+    """The functions and types at the surface of what is forked, which nobody looks through."""
+    held = [recipe.dataset, recipe.collate, recipe.worker_init]
+    held += getattr(recipe.dataset, "__dict__", {}).values()
+    return tuple(each if isinstance(each, FunctionType) else type(each) for each in held)
+
+
+def _parts(recipe: Recipe) -> list[Part]:
+    """Take a recipe apart for `assemble`, each part with its name in errors."""
+    bare = replace(recipe, dataset=None, collate=None, worker_init=None, collate_types=[])
+    return [
+        ("the dataset", recipe.dataset),
+        ("collate_fn", recipe.collate),
+        ("worker_init_fn", recipe.worker_init),
+        ("default_collate_fn_map", recipe.collate_types),
+        ("the loader", bare),
+    ]

@@ -1,0 +1,291 @@
+"""The tasks of a pipeline's stages: ranges of a block's rows, and chunks of inner datasets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.protocols.chains import run_of
+from tundish.loader.protocols.items import ref_of
+from tundish.loader.protocols.lineage import add_origin, describe_origin, replayed_elements
+from tundish.loader.protocols.pieces import Pieces, refs_only
+from tundish.loader.protocols.raised import NODE_MARK
+from tundish.loader.protocols.rows import as_ref
+from tundish.loader.run.coordinating.answers import add, copy_rows, in_slot
+from tundish.loader.run.coordinating.tasks import Tasks
+from tundish.loader.run.evaluating.evaluators import compile_values
+from tundish.loader.run.pool.peers import Job
+from tundish.loader.run.stages.stage import TASK_S
+from tundish.loader.run.wire.messages import (
+    EXTRA,
+    EXTRA_IN_SLOT,
+    NO_SLOT,
+    NOT_OPENED,
+    ROWS_INLINE,
+    STREAM_END,
+    Items,
+    Kind,
+    Task,
+)
+from tundish.loader.run.wire.telling import roots_of_all, tell_all
+from tundish.shm.layout import Encoded, Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tundish.loader.protocols.block import Block
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.contracts import Machine
+    from tundish.loader.protocols.operator import Operator
+    from tundish.loader.run.coordinating.memory import Memory
+    from tundish.loader.run.stages.stage import Stage
+    from tundish.loader.run.wire.messages import Done
+
+_new = tuple.__new__
+"""Makes a named tuple without the call of a Python function that its class makes."""
+
+
+class ComputedTasks(Tasks):
+    """The tasks of a stage of elements.
+
+    Parameters
+    ----------
+    context : Context
+        Of the iterator.
+    node : Operator
+        What the stage computes: its last node.
+    base : Operator
+        Whose items it takes.
+    pass_ : int
+        Of `base`.
+    """
+
+    _sizes = True
+    """Whether the size of a row is learnt from layouts."""
+
+    def __init__(self, context: Context, node: Operator, base: Operator, pass_: int) -> None:
+        self._context, self._node, self._base, self._pass = context, node, base, pass_
+        self._replays = any(n.replays for n in context.nodes)
+
+    @property
+    def definition(self) -> tuple[int, int, int]:
+        """The stage as a worker is told it."""
+        index = self._context.index
+        return index(self._node), index(self._base), self._pass
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def cut(self, block: Block, memory: Memory, quota: int, workers: int) -> list[Job]:
+        firsts = range(0, block.total, rows_per_task(block.stage, block.total, workers))
+        if self._are_plain(block):
+            return self._tasks(block, memory, firsts, quota)
+        return self._cut(block, memory, firsts, quota)
+
+    def _cut(self, block: Block, memory: Memory, firsts: range, quota: int) -> list[Job]:
+        """Cut rows into tasks; into single ones, where what an item is made of cannot be had: it is its error."""
+        jobs: list[Job] = []
+        for at in firsts:
+            stop = min(at + firsts.step, firsts.stop)
+            try:
+                jobs += self._tasks(block, memory, range(at, stop, firsts.step), quota)
+            except Exception as error:  # noqa: BLE001 - of a file, or of functions that are run again
+                if stop - at == 1:
+                    self.fail(block, at, 1, error)
+                else:
+                    jobs += self._cut(block, memory, range(at, stop), quota)
+        return jobs
+
+    def _are_plain(self, block: Block) -> bool:
+        """Return True if a block's items are told as numbers: then nothing can fail."""
+        refs = block.refs
+        return isinstance(refs, range) or (isinstance(refs, np.ndarray) and not self._replays)
+
+    def _tasks(self, block: Block, memory: Memory, firsts: range, quota: int) -> list[Job]:
+        """The tasks that begin with these rows; the step is how many rows a task has."""
+        stage, refs = block.stage, block.refs
+        kind, start, step, tail = Items.ENCODED, 0, 0, b""
+        packed = None
+        if isinstance(refs, range):
+            kind, step = Items.RANGE, refs.step
+        elif self._are_plain(block):
+            kind, packed = Items.INDICES, refs.astype(np.int64).tobytes()
+        slot = NO_SLOT if block.slot is None else block.slot
+        have, row_s = memory.had_by(block), stage.pace.row_s or TASK_S
+        may = max(have, quota)
+        jobs = []
+        for at in firsts:
+            rows = min(firsts.step, firsts.stop - at)
+            items: Sequence[Any] = ()
+            held: list[int] = []
+            if kind is Items.RANGE:
+                start = refs[at]
+            elif packed is not None:
+                tail = packed[8 * at : 8 * (at + rows)]
+            else:
+                items = refs[at : at + rows]
+                if not isinstance(refs, Pieces):
+                    items = [as_ref(x) for x in items]
+                tail, held = self._encoded(items, memory)
+            fields = (
+                Kind.TASK, kind, stage.number, block.number, slot, at, rows, block.total, have, may,
+                start, step, len(tail),
+            )  # fmt: skip
+            job = Job(_new(Task, fields), tail, block, held=held, cost=rows * row_s)
+            if items:
+                job.roots = roots_of_all(items)
+            jobs.append(job)
+        return jobs
+
+    def _encoded(self, items: Sequence[Any], memory: Memory) -> tuple[bytes, list[int]]:
+        """Items as a tail, or a tail that names the slot they were written to."""
+        captured: dict[Any, Any] = {}
+        if self._replays:
+            context = self._context
+            for item in items:
+                for node, p, n in replayed_elements(self._base, item, self._pass):
+                    captured[context.index(node), p, n] = context.captured_value(node, p, n)
+        return memory.told(Encoded((tell_all(items), captured)))
+
+    # -- what workers answer -------------------------------------------------------------------
+
+    def take_in(
+        self, job: Job, done: Done, layout: Layout | None, tail: memoryview, memory: Memory
+    ) -> None:
+        block, single = job.block, done.rows == job.block.total
+        block.stage.window = 0  # to be worked out again
+        if block.layout is None:
+            block.layout = layout
+        elif layout is not None and layout is not block.layout and layout != block.layout:
+            block.mixed = True
+        rows_size = 0
+        if layout is not None and done.flags & ROWS_INLINE:
+            own = Layout(layout.tree, layout.keys, done.rows)
+            rows_size = sum(n for _, n in own.spans(0, done.rows))
+            if not block.mixed:
+                copy_rows(block, own, done.first, tail[:rows_size])
+        if done.nbytes and not done.flags & ROWS_INLINE:
+            block.nbytes = max(block.nbytes, done.nbytes)
+        if done.flags & EXTRA:
+            if done.flags & EXTRA_IN_SLOT:
+                add(block, in_slot(block, done, layout, memory))
+            else:
+                add(block, bytearray(tail[rows_size:]))
+        if block.elements and not single:
+            block.mixed = True
+        block.left -= done.rows
+
+    def unreadable(self, job: Job, error: Exception) -> Exception:
+        add_origin(error, self._origin(job), "as it was unpickled in the consumer")
+        return error
+
+    def completed(self, block: Block) -> None:
+        meter = block.stage.meter
+        meter.made += block.total
+        meter.nbytes += block.nbytes
+        for error in block.errors.values():
+            label = getattr(error, NODE_MARK, meter.name)
+            meter.failed[label] = meter.failed.get(label, 0) + 1
+        for told in block.told:
+            self._context.watch.absorb(told)
+        block.told = []
+        if block.layout is not None and self._sizes:
+            block.stage.pace.row_nbytes = block.layout.row_nbytes
+        block.clean = block.layout is not None and not (
+            block.drops or block.errors or block.events or block.elements or block.notes
+        )
+        if isinstance(block.refs, Pieces):
+            block.refs = refs_only(block.refs)
+        elif isinstance(block.refs, list):
+            # What the items were made of is not needed any more, and may hold slots.
+            block.refs = [ref_of(as_ref(item)) for item in block.refs]
+
+    # -- deaths --------------------------------------------------------------------------------
+
+    def died(self, job: Job) -> int | None:
+        return super().died(job) if job.task.rows == 1 else None
+
+    def blame(self, job: Job, error: Callable[[str], BaseException]) -> BaseException:
+        origin = self._origin(job)
+        called = [n for n in reversed(run_of(self._node)) if n.calls] or [self._node]
+        labels = ", ".join(map(self._context.label, called))
+        return add_origin(error(f"{origin} in {labels}"), origin, "in a worker")
+
+    def _origin(self, job: Job) -> str:
+        _, identity = compile_values(self._node, self._context, _no_inner)
+        ref = job.block.refs[job.task.first]
+        return describe_origin(*identity(ref_of(as_ref(ref)), self._pass))
+
+
+class StreamTasks(ComputedTasks):
+    """The tasks of a stage of inner datasets: the next elements of one of them."""
+
+    _sizes = False  # it was told all that a chunk took
+
+    def _cut(self, block: Block, memory: Memory, firsts: range, quota: int) -> list[Job]:
+        stream, stage = block.inputs, block.stage
+        try:
+            tail, held = self._encoded([stream.item], memory)
+        except Exception as error:  # noqa: BLE001 - it cannot be opened: one error, and its end
+            block.gone = True
+            block.drops.update(range(1, block.total))
+            block.left = 1
+            self.fail(block, 0, 1, error)
+            return []
+        slot = NO_SLOT if block.slot is None else block.slot
+        have, rows = memory.had_by(block), block.total
+        fields = (
+            Kind.TASK, Items.STREAM, stage.number, block.number, slot, 0, rows, rows, have,
+            max(have, quota), stream.number, block.refs.first, len(tail),
+        )  # fmt: skip
+        cost = rows * (stage.pace.row_s or TASK_S)
+        job = Job(_new(Task, fields), tail, block, held=held, cost=cost, prefer=stream.peer)
+        job.roots = roots_of_all([stream.item])
+        return [job]
+
+    def take_in(
+        self, job: Job, done: Done, layout: Layout | None, tail: memoryview, memory: Memory
+    ) -> None:
+        super().take_in(job, done, layout, tail, memory)
+        block = job.block
+        rows = done.rows - len(block.drops)
+        block.drops.clear()
+        block.gone = bool(done.flags & NOT_OPENED)
+        block.inputs.peer = job.prefer
+        ended = bool(done.flags & STREAM_END)
+        block.stage.chunk_done(block, max(rows, 0), len(tail) + done.nbytes, ended=ended)
+
+    def fail(self, block: Block, first: int, rows: int, error: BaseException) -> None:
+        super().fail(block, first, rows, error)
+        block.stage.chunk_done(block, rows, 0, ended=block.gone)
+
+    def died(self, job: Job) -> int | None:
+        stream = job.block.inputs
+        stream.deaths += job.task.rows == 1
+        return stream.deaths if job.task.rows == 1 else None
+
+    def blame(self, job: Job, error: Callable[[str], BaseException]) -> BaseException:
+        # One that cannot be opened, at first or again, gives no more elements.
+        job.block.gone = job.progress is None
+        return super().blame(job, error)
+
+    def _origin(self, job: Job) -> str:
+        block = job.block
+        what = "the opening" if block.gone else f"element {block.refs.first}"
+        return f"{what} of the dataset made of {block.refs.outer}"
+
+
+def rows_per_task(stage: Stage, total: int, workers: int) -> int:
+    """Return how many of a block's rows are one task, for so many workers."""
+    if stage.ragged:
+        return total
+    if stage.pace.row_s is None:
+        return max(1, total // (4 * workers))
+    # What a row takes is wall time: on a busy machine it says too much.
+    rows = max(stage.pace.rows_in(TASK_S), stage.group // (4 * workers))
+    count = max(1, round(total / rows))
+    return -(-total // count)
+
+
+def _no_inner(*_: Any) -> Machine:
+    raise AssertionError("identities open nothing")

@@ -1,0 +1,90 @@
+"""A stage as the coordinator sees it: it asks for blocks to be made, and gives what was made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tundish.loader.watch.watch import StageMeter
+
+TASK_S = 0.004
+"""How long a task should take: short enough to spread, long enough to be worth its message."""
+
+_FIRST_ROWS = 1
+_MOST_ROWS = 4096
+
+
+class Pace:
+    """Time and size of one row, as measured so far; set by the code that receives results."""
+
+    __slots__ = ("row_nbytes", "row_s")
+
+    def __init__(self) -> None:
+        self.row_s: float | None = None
+        self.row_nbytes = 0
+
+    def rows_in(self, seconds: float) -> int:
+        """Return how many rows take about `seconds`; 1 until a row has been measured."""
+        if self.row_s is None:
+            return _FIRST_ROWS
+        return max(1, min(_MOST_ROWS, int(seconds / max(self.row_s, 1e-7))))
+
+
+class Stage:
+    """What the coordinator knows of a stage.
+
+    Parameters
+    ----------
+    number : int
+        Its name towards workers.
+    tasks : Tasks
+        What is done with its blocks.
+    meter : StageMeter
+        Where it is counted.
+
+    Attributes
+    ----------
+    group : int
+        How many rows the reader takes at once; set before anything is handed out.
+    ragged : bool
+        Whether elements differ in shape: then a block is one task.
+    blocks, nbytes : int
+        Blocks on the way or ready, and the bytes that they have.
+    block_nbytes : int
+        The bytes that a block took lately; 0 as long as nothing is known.
+    window : int
+        Blocks that there may be; 0: that is to be worked out.
+    ahead, least_window : int
+        Blocks that there may be by what tasks took (0: nobody knows), and those that there must be.
+    """
+
+    group, ragged, least_window = 1, False, 0
+
+    def __init__(self, number: int, tasks: Any, meter: StageMeter) -> None:
+        self.number, self.tasks, self.meter = number, tasks, meter
+        self.pace = Pace()
+        self.blocks = self.nbytes = self.block_nbytes = self.window = self.ahead = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """True if the input has ended and all of it has been issued."""
+        return False
+
+    def feed(self) -> bool:
+        """Issue blocks while there is room; return True if anything changed."""
+        return False
+
+    def queued(self) -> list[Any]:
+        """Blocks that are in flight or ready."""
+        return []
+
+    def forget(self) -> None:
+        """Stop the stage and drop all of its blocks, which nobody needs any more."""
+
+    def split(self, block: Any, size: int) -> None:
+        """Replace a block by blocks of fewer rows: a worker died on it, or it is too large for a slot."""
+        raise NotImplementedError
+
+    def begun(self) -> tuple[int, int, int]:
+        """Return how many elements of the blocks at hand were given, left out, and given as errors."""
+        return 0, 0, 0
