@@ -23,7 +23,7 @@ from collections import deque
 
 import numpy as np
 
-from tundish import forked
+from tundish.forked import not_inherited
 from tundish.shm.budget import forced_memory, portable
 
 Message = bytes | memoryview
@@ -92,7 +92,7 @@ class Channel:
         self._out: deque[Message] = deque()
         self._arrived: deque[Message] = deque()
         self._frames = _Frames() if kind == "stream" else None
-        forked.not_inherited(self, Channel.close)
+        not_inherited(self, Channel.close)
         # Kept, since a fresh buffer of this size costs malloc a mapping: 12 us a message. Its
         # pages exist as far as messages have filled them.
         self._scratch = np.empty(_PACKET, np.uint8).data

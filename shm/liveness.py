@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tundish import forked
+from tundish.forked import not_inherited
 from tundish.shm.budget import portable
 
 # select.poll and select.epoll agree on these numbers and on all methods but the unit of time.
@@ -31,7 +31,7 @@ class Poller:
         self._waiting = self._closed = False
         self._alarm: list[int] = []  # something to read, for one who waits while it is closed
         self._tokens: dict[int, Any] = {}
-        forked.not_inherited(self, Poller.close)
+        not_inherited(self, Poller.close)
         self._poll: Any
         self._wakes = hasattr(select, "epoll") and not portable()  # when a descriptor is added
         if self._wakes:

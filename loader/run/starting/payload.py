@@ -32,8 +32,8 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from tundish import forked
 from tundish.errors import SharedMemoryError
+from tundish.forked import not_inherited
 from tundish.loader.protocols.failure import dumps_exception, loads_exception
 from tundish.loader.run.starting.byvalue import (
     ByValue,
@@ -91,7 +91,7 @@ class Payload:
         self.modules = frozenset({*map(module_name, met), *named})
         self.nbytes = os.fstat(fd).st_size
         self._close = weakref.finalize(self, os.close, fd)
-        forked.not_inherited(self, Payload.close)
+        not_inherited(self, Payload.close)
 
     def close(self) -> None:
         """Close the file; workers that have received it keep it open. Safe to call twice."""

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tundish import forked
+from tundish.forked import let_go
 from tundish.loader.run.starting.control import Control, Message
 from tundish.loader.run.starting.surroundings import find_pools, malloc_settings
 from tundish.loader.run.starting.watchdog import ENDS, Ward, new_page, take_page
@@ -153,7 +153,7 @@ def _serve(theirs: socket.socket, ours: Control, parent: int, heritage: Heritage
         gc.disable()
         gc.freeze()
         os.setsid()
-        forked.let_go()
+        let_go()
         ours.close()
         _set_signals_back()
         _close_stdin()
