@@ -166,7 +166,7 @@ def make_csv_dataset(  # noqa: PLR0917 - tf.data's order
 
 @dataclass(frozen=True)
 class _Features:
-    """Names the columns of a batch."""
+    """Converts the columns of a batch to a dict, by name."""
 
     names: tuple[str, ...]
     label: str | None
@@ -180,7 +180,7 @@ class _Features:
 
 
 def _chosen(select_columns: Any, names: list[str]) -> list[int]:
-    """The numbers of the columns that are read."""
+    """Return the numbers of the columns to read."""
     if select_columns is None:
         return list(range(len(names)))
     found = []
@@ -200,7 +200,7 @@ def _chosen(select_columns: Any, names: list[str]) -> list[int]:
 
 @dataclass(frozen=True)
 class _Probe:
-    """Looks at the first rows of files, before they are read."""
+    """The first rows of files, read before the dataset is built."""
 
     paths: list[str]
     delimiter: str
@@ -217,7 +217,7 @@ class _Probe:
             yield from csv.reader(text, delimiter=self.delimiter, quoting=quoting)
 
     def names(self, header: bool) -> list[str]:
-        """Return what the header lines say."""
+        """Return the names in the header lines."""
         if not header:
             raise ValueError(
                 "column_names is needed where header=False: nothing else says what the columns are called"
@@ -236,7 +236,7 @@ class _Probe:
     def defaults(
         self, names: list[str], chosen: list[int], na_value: str, header: bool, count: int | None
     ) -> list[Any]:
-        """A default of the dtype that the first rows of each column look like."""
+        """Return defaults whose dtypes fit the first rows of each column."""
         ranks = [-1] * len(chosen)
         for row in islice(self._body(len(names), header), count):
             for k, column in enumerate(chosen):
@@ -275,7 +275,7 @@ _RANKS: list[tuple[Callable[[str], bool], Any]] = [
 
 
 def _rank(text: str, least: int) -> int:
-    """The number of the first dtype that holds a text, from one on."""
+    """Return the number of the first dtype, from `least` on, that can represent a text."""
     for rank in range(max(least, 0), len(_RANKS)):
         try:
             if _RANKS[rank][0](text):

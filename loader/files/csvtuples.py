@@ -100,7 +100,7 @@ class CsvDataset(FileDataset):
 def csv_form(
     record_defaults: Any, select_cols: Any, exclude_cols: Any, **given: Any
 ) -> CsvTuplesFormat:
-    """The format that these arguments mean."""
+    """Return the format for these arguments."""
     known = check_items("record_defaults", record_defaults, "dtypes and values")
     fields = [field_of(k, each) for k, each in enumerate(known)]
     if select_cols is not None and exclude_cols is not None:
@@ -130,7 +130,7 @@ def csv_form(
 
 
 def field_of(number: int, given: Any) -> tuple[Kind, Any]:
-    """An item of `record_defaults`: the type of a column, and its default; None: it has none."""
+    """Check an item of `record_defaults`; return the type of a column, and its default or None."""
     name = f"record_defaults[{number}]"
     given = getattr(given, "as_numpy_dtype", given)  # tensorflow's dtypes
     if isinstance(given, type) and given in (str, bytes, object):
@@ -154,7 +154,7 @@ def field_of(number: int, given: Any) -> tuple[Kind, Any]:
 
 
 def check_numbers(name: str, values: Any) -> list[int]:
-    """Numbers of columns, which rise."""
+    """Check numbers of columns, which must ascend."""
     found = [check_count(f"{name}[{k}]", v, least=0) for k, v in enumerate(values)]
     if found != sorted(set(found)):
         raise ValueError(f"{name} must be in ascending order, not {found}")

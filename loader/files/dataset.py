@@ -1,4 +1,4 @@
-"""The common part of the datasets of files: their arguments, and that they are datasets like others."""
+"""The common part of datasets of files: checks of arguments, and the plan that reads files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Paths = str | bytes | os.PathLike[str] | Sequence[str | bytes | os.PathLike[str]
 
 
 class FileDataset(Dataset):
-    """A dataset of the records of files; what is made of it is a plain `Dataset`."""
+    """A dataset of the records of files; operators on it give a plain `Dataset`."""
 
     @classmethod
     def _of(cls, node: Operator) -> Any:
@@ -36,7 +36,7 @@ class FileDataset(Dataset):
         on_error: str | None = None,
         index: Index = None,
     ) -> Self:
-        """Begin: the plan that reads files in a format. The last call of a constructor."""
+        """Initialise with the plan that reads files in a format; constructors call it last."""
         paths = filenames_node(filenames)
         opening = Opening(form)
         policy = None if on_error is None else check_word("on_error", on_error, ("raise", "skip"))
@@ -60,7 +60,7 @@ class FileDataset(Dataset):
 
 
 def filenames_node(filenames: Any) -> Operator:
-    """The dataset of paths that an argument `filenames` means."""
+    """Return the plan of the paths in an argument `filenames`."""
     if isinstance(filenames, Dataset):
         return filenames._node  # noqa: SLF001 - ours
     if isinstance(filenames, (str, bytes, os.PathLike)):
@@ -78,7 +78,7 @@ def filenames_node(filenames: Any) -> Operator:
 
 
 def check_index(index: Any) -> Index:
-    """The argument `index`."""
+    """Check the argument `index`."""
     if index is None or isinstance(index, bool):
         return index
     if index != "beside":
@@ -87,12 +87,12 @@ def check_index(index: Any) -> Index:
 
 
 def check_buffer(buffer_size: Any) -> int | None:
-    """The argument `buffer_size`."""
+    """Check the argument `buffer_size`."""
     return None if buffer_size is None else check_count("buffer_size", buffer_size, least=0)
 
 
 def check_storage(storage_options: Any) -> tuple[tuple[str, Any], ...] | None:
-    """The argument `storage_options`, as a format keeps it."""
+    """Check the argument `storage_options`; return it as a format stores it."""
     if storage_options is None:
         return None
     check_is(storage_options, Mapping, "storage_options must be a dict")
@@ -103,12 +103,12 @@ _BY_NAME = {".gz": "GZIP", ".tgz": "GZIP", ".zst": "ZSTD", ".tzst": "ZSTD"}
 
 
 def compression_of(compression_type: Any, filenames: Any) -> str:
-    """The argument `compression_type` of files whose names tell it; None is what they tell.
+    """Check the argument `compression_type`; None means the one that the files' names imply.
 
     Raises
     ------
     ValueError
-        The names do not agree.
+        The names imply different ones.
     """
     if compression_type is not None:
         return check_compression(compression_type)

@@ -149,7 +149,7 @@ def make_batched_features_dataset(  # noqa: PLR0917 - tf.data's signature
 
 @dataclass(frozen=True)
 class _Reading:
-    """The records of a file."""
+    """Makes the dataset of a file's records."""
 
     reader: Callable[..., Dataset]
     arguments: tuple[Any, ...]
@@ -161,7 +161,7 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Label:
-    """Takes the label out of the features."""
+    """Separates the label from the features."""
 
     key: str
 

@@ -1,4 +1,4 @@
-"""Datasets of the records of files that are bytes or text: lines, records of one length, TFRecords."""
+"""Datasets of files of lines, fixed-length records, and TFRecords."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ class TextLineDataset(FileDataset):
     filenames : path, list of paths, or Dataset of paths
         Read one after another, in this order. A path may be a URL that fsspec knows.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        Of all files; it is not guessed from their names.
+        The compression of all files; it is not guessed from their names.
     buffer_size : int, optional
-        How many bytes to read at once. None: as many as is good.
+        The number of bytes to read at once. None: chosen by the library.
     num_parallel_reads : int, optional
-        Read so many files in turn, a line of each, in so many workers: the order is that of
+        The number of files that are read in turn, a line of each, in as many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
         Accepted for compatibility with tf.data; ignored.
     encoding : str, optional
-        Give str, decoded so ("utf-8", "latin-1", ...). None: bytes.
+        The text's encoding ("utf-8", "latin-1", ...), for str. None: bytes.
     on_error : {"raise", "skip"}, optional
         What to do with a line that cannot be decoded, or a file that cannot be read: raise its error
-        in its place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on
+        in its place, or skip it and count it (``iterator.stats.skipped``). In both cases reading continues
         with the next line, or the next file. Default: ``Options.on_error``, else "raise".
     index : bool or "beside", optional
-        Whether to find out where each line begins, for which the files are gone through once: then
-        `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are arithmetic. None: where the pipeline
-        needs it; False: never. It is kept in a cache folder; "beside": beside each file.
+        Whether to index the lines, for which the files are read once: then
+        `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are arithmetic. None: if the pipeline
+        needs it; False: never. The index is cached in a cache folder, with "beside" beside each file.
     storage_options : dict, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these.
+        An argument is of another type or out of range.
 
     Notes
     -----
-    A line ends with ``\n``, which is taken off, with one ``\r`` before it. tf.data drops every ``\r`` of a
-    line. The last line needs no ``\n``. Its lines are bytes; `encoding` is ours.
+    A line ends with ``\n``, which is removed, with one ``\r`` before it. tf.data drops every ``\r`` of a
+    line. The last line needs no ``\n``. tf.data's lines are bytes; `encoding` is not in tf.data.
 
-    No file is opened before the dataset is iterated. A file that is not there is an error in its place.
+    No file is opened before the dataset is iterated. A missing file is an error in its place.
 
     Examples
     --------
@@ -97,47 +97,47 @@ class TextLineDataset(FileDataset):
 
 
 class FixedLengthRecordDataset(FileDataset):
-    """The records of files in which all are of one length, as bytes.
+    """The records of files with records of fixed length, as bytes.
 
-    Where record i is, is arithmetic: `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` look at the
-    sizes of the files only, if these are not compressed.
+    The location of record i is computed: `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` only need the
+    sizes of the files, if they are not compressed.
 
     Parameters
     ----------
     filenames : path, list of paths, or Dataset of paths
         Read one after another, in this order. A path may be a URL that fsspec knows.
     record_bytes : int
-        Of a record.
+        The length of a record.
     header_bytes, footer_bytes : int, optional
-        How many bytes to leave out at the beginning and at the end of each file. None: none.
+        The numbers of bytes to skip at the beginning and at the end of each file. None: 0.
     buffer_size : int, optional
-        How many bytes to read at once. None: as many as is good.
+        The number of bytes to read at once. None: chosen by the library.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        Of all files; it is not guessed from their names.
+        The compression of all files; it is not guessed from their names.
     num_parallel_reads : int, optional
-        Read so many files in turn, a record of each, in so many workers: the order is that of
+        The number of files that are read in turn, a record of each, in as many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
         Accepted for compatibility with tf.data; ignored.
     on_error : {"raise", "skip"}, optional
         What to do with a file that cannot be read, or that ends within a record: raise its error in its
-        place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with the
+        place, or skip it and count it (``iterator.stats.skipped``). In both cases reading continues with the
         next file. Default: ``Options.on_error``, else "raise".
     index : bool, optional
-        Whether to look at the sizes of the files first, and where each record begins is arithmetic. None:
-        where that is possible; False: never.
+        Whether to look up the sizes of the files first, so that records are located by arithmetic. None:
+        if that is possible; False: never.
     storage_options : dict, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these.
+        An argument is of another type or out of range.
 
     Notes
     -----
-    Of a file that is not a header, whole records and a footer, all whole records are given, and then a
-    `RecordCorruptError` with the numbers. tf.data gives none of them, and the same error again and
+    If a file is not a header, whole records and a footer, all whole records are given, and then a
+    `RecordCorruptError` with the numbers. tf.data gives none of them, and raises the same error again and
     again, if the file is not compressed. It also has no "ZSTD".
 
     A compressed file has no random access: a restored iterator reads it again up to where it was.
@@ -193,30 +193,30 @@ class TFRecordDataset(FileDataset):
     filenames : path, list of paths, or Dataset of paths
         Read one after another, in this order. A path may be a URL that fsspec knows.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        Of all files; it is not guessed from their names.
+        The compression of all files; it is not guessed from their names.
     buffer_size : int, optional
-        How many bytes to read at once; 0: no more than a record needs. None: as many as is good.
+        The number of bytes to read at once; 0: no more than a record needs. None: chosen by the library.
     num_parallel_reads : int, optional
-        Read so many files in turn, a record of each, in so many workers: the order is that of
+        The number of files that are read in turn, a record of each, in as many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
         Accepted for compatibility with tf.data; ignored.
     on_error : {"raise", "skip"}, optional
         What to do with a record that is damaged, or a file that cannot be read: raise its error in its
-        place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with
-        the next record where its place is known, else with the next file. Default: ``Options.on_error``,
+        place, or skip it and count it (``iterator.stats.skipped``). In both cases reading continues with
+        the next record if its offset is known, else with the next file. Default: ``Options.on_error``,
         else "raise".
     index : bool or "beside", optional
-        Whether to find out where each record begins, for which the files are gone through once: then
-        `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are arithmetic. None: where the pipeline
-        needs it; False: never. It is kept in a cache folder; "beside": beside each file.
+        Whether to index the records, for which the files are read once: then
+        `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are arithmetic. None: if the pipeline
+        needs it; False: never. The index is cached in a cache folder, with "beside" beside each file.
     storage_options : dict, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these.
+        An argument is of another type or out of range.
 
     See Also
     --------
@@ -225,15 +225,15 @@ class TFRecordDataset(FileDataset):
 
     Notes
     -----
-    Both checksums of every record are checked. A record whose data are damaged is a
-    `RecordCorruptError` in its place, and the record behind it is the next. Where the length is damaged,
-    or the file is cut off, nobody knows where the next begins, and reading goes on with the next file.
-    tf.data goes on with the next file in both cases, and takes a file that is cut off within the 12 bytes
-    before a record for one that ends there. ZSTD, `on_error`, `index` and `storage_options` are ours.
+    Both checksums of every record are checked. A record with damaged data is a
+    `RecordCorruptError` in its place, and the record after it is the next. If the length is damaged,
+    or the file is truncated, the start of the next record is unknown, and reading continues with the next file.
+    tf.data continues with the next file in both cases, and takes a file that is truncated within the 12 bytes
+    before a record for one that ends there. ZSTD, `on_error`, `index` and `storage_options` are not in tf.data.
 
-    Checksums are fast with ``pip install 'tundish[fast]'``; without it numpy makes them.
+    Checksums are fast with ``pip install 'tundish[fast]'``; without it numpy computes them.
 
-    No file is opened before the dataset is iterated. A file that is not there is an error in its place.
+    No file is opened before the dataset is iterated. A missing file is an error in its place.
 
     Examples
     --------

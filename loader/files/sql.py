@@ -1,4 +1,4 @@
-"""The dataset of the rows of a query."""
+"""The dataset of a database query's rows."""
 
 from __future__ import annotations
 
@@ -20,52 +20,52 @@ class SqlDataset(FileDataset):
     Parameters
     ----------
     driver_name : {"sqlite", "duckdb", "postgresql"} or callable
-        Which kind of database. "sqlite" is Python's own module; "duckdb" needs the package duckdb,
-        "postgresql" psycopg, or adbc-driver-postgresql. A callable is given `data_source_name`, and returns
+        The kind of database. "sqlite" is Python's own module; "duckdb" needs the package duckdb,
+        "postgresql" psycopg, or adbc-driver-postgresql. A callable receives `data_source_name` and returns
         a connection: one of Python's DB-API, or of ADBC, whose rows come as Arrow batches. It is sent
         to workers, and its result is closed.
     data_source_name : path or str
-        What the driver connects to: the file of a SQLite or DuckDB database, a connection string of
+        The database that the driver connects to: the file of a SQLite or DuckDB database, a connection string of
         PostgreSQL (``"postgresql://user:password@host/base"``, ``"host=... password=..."``).
     query : str
-        One that selects rows, in the database's language.
+        A query that selects rows, in the database's language.
     output_types : dtype, sequence of dtypes, or None
-        The dtype of each column; ``str`` and ``bytes`` are among them. One that is in no sequence makes
-        elements that are in no tuple. None: what the driver gives.
+        The dtype of each column, which may be ``str`` or ``bytes``. A single dtype, not in a sequence, gives
+        elements that are not tuples. None: the driver's types.
     name : str, optional
         Accepted for compatibility with tf.data; ignored.
     on_error : {"raise", "skip"}, optional
-        What to do with a row whose values are not of `output_types`: raise its error in its place, or
-        leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with the next row. An
+        What to do with a row whose values do not fit `output_types`: raise its error in its place, or
+        skip it and count it (``iterator.stats.skipped``). In both cases reading continues with the next row. An
         error of the database ends the rows. Default: ``Options.on_error``, else "raise".
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these.
+        An argument is of another type or out of range.
 
     Notes
     -----
-    The rows are fetched as they are wanted, never the whole result. The database is only read: sqlite
-    and DuckDB are opened so, a session of PostgreSQL is told so, and a file that is not there is a
-    `FileNotFoundError`, where tf.data creates it. What a callable connects is its own matter.
+    The rows are fetched as they are needed, never the whole result. The database is only read: sqlite
+    and DuckDB are opened read-only, a session of PostgreSQL is set to read-only, and a missing file is a
+    `FileNotFoundError`, while tf.data creates it. A callable is responsible for its own connection.
 
-    A restored iterator runs the query again and leaves out the rows that it gave before: the rest is the
+    A restored iterator runs the query again and skips the rows that it gave before: the rest is the
     same if the rows are, and if the query has an ORDER BY that leaves no two rows equal.
-    Nor can workers share a query: it runs in one of them.
+    Workers cannot share a query: it runs in one of them.
 
-    A value is given in the dtype that was asked for if that changes nothing but its type: 2.0 and "12" can be
+    A value is converted to the requested dtype if that changes nothing but its type: 2.0 and "12" can be
     ints; 2.5, 300 as int8, and "word" are errors that name the column and the row. NULL is NaN in
-    floats and NaT in times, an error in other dtypes, and None without `output_types`. tf.data cuts off, wraps
-    around and gives 0, "" and False for all these; in a query, ``coalesce(x, 0)`` does. It has no
-    other driver than "sqlite", gives text as bytes (``bytes`` does), and does not know float32,
+    floats and NaT in times, an error in other dtypes, and None without `output_types`. tf.data truncates, wraps
+    around and gives 0, "" and False for all these; a query can use ``coalesce(x, 0)``. tf.data has no
+    other driver than "sqlite", gives text as bytes (``bytes`` does so here), and does not know float32,
     uint32, uint64 and times.
 
     The error of a row is a `RecordCorruptError` whose offset is the row's number. A database's own errors
     are raised as they are (``sqlite3.OperationalError``, ``psycopg.errors.DivisionByZero``).
 
-    A password in `data_source_name` is shown nowhere: not in the plan's repr, in states, in the fingerprints of
-    snapshots, nor in errors. It is in what `to_bytes` gives. Better let a callable find it
+    A password in `data_source_name` is not shown: not in the plan's repr, in states, in the fingerprints of
+    snapshots, nor in errors. It is in the result of `to_bytes`. It is better to let a callable find it
     in the environment, or the driver in its own files (``~/.pgpass``).
 
     Examples

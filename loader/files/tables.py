@@ -36,51 +36,51 @@ class ParquetDataset(FileDataset):
     filenames : path, list of paths, or Dataset of paths
         Read one after another, in this order. A path may be a URL that fsspec knows.
     columns : list of str, optional
-        The columns that are wanted, in this order; only they are read. ``"a.b"`` is the field b of the
+        The columns to read, in this order; the others are not read. ``"a.b"`` is the field b of the
         struct a. None: all, in the order of the file.
     schema : pyarrow.Schema or dict of str to dtype, optional
-        What columns are to be: a numpy dtype, ``str``, ``bytes``, or a type of Arrow's. Those that are not
-        named are what the file says. A value that does not fit is its row's error, never cut off or wrapped
-        around. A column that a file lacks is one of nulls.
+        The types of columns: a numpy dtype, ``str``, ``bytes``, or an Arrow type. Other columns
+        have the file's types. A value that does not fit is its row's error, never truncated or wrapped
+        around. A column that a file lacks consists of nulls.
     defaults : dict of str to value, optional
-        What stands for nulls, by the column's name.
+        The values in place of nulls, by the column's name.
     num_parallel_reads : int, optional
-        Read so many files in turn, a row of each, in so many workers: the order is that of
+        The number of files that are read in turn, a row of each, in as many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
         Accepted for compatibility with tf.data; ignored.
     on_error : {"raise", "skip"}, optional
-        What to do with a row that cannot be given, or a file that cannot be read: raise its error in its
-        place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with
+        What to do with a row that cannot be converted, or a file that cannot be read: raise its error in its
+        place, or skip it and count it (``iterator.stats.skipped``). In both cases reading continues with
         the next row, or the next file. Default: ``Options.on_error``, else "raise".
     use_threads : bool
-        Whether pyarrow may decode columns in threads of its own, where the reading is done in this process.
+        True if pyarrow may decode columns in threads of its own, if this process reads the files.
     buffer_size : int, optional
-        How many bytes to read at once. None: as many as is good.
+        The number of bytes to read at once. None: chosen by the library.
     storage_options : dict, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these.
+        An argument is of another type or out of range.
 
     Notes
     -----
-    tf.data has none.
+    Not in tf.data.
 
-    What becomes of Arrow's types: ints, floats and bool are numpy's; text is str, binary bytes; dates, times
-    and timestamps datetime64 or timedelta64 (with a time zone: the UTC instant); lists arrays, structs dicts,
-    dictionaries their values. A decimal needs a float in `schema`; a map, union, or list of structs is a
+    Arrow's types are converted as follows: ints, floats and bool to numpy's; text to str, binary to bytes; dates, times
+    and timestamps to datetime64 or timedelta64 (with a time zone: the UTC instant); lists to arrays, structs to dicts,
+    dictionaries to their values. A decimal needs a float in `schema`; a map, union, or list of structs is a
     `SpecError` that says so, and can be left out by `columns`.
 
     A null is NaN in a column of floats and NaT in one of times. In any other column it is that row's error
-    (`RecordCorruptError`, with the row's number in the file), unless `defaults` says what stands for it. A
-    column that is asked for and is not in a file is one of nulls if `schema` or `defaults` has it, else a
-    `SpecError` that names the columns there.
+    (`RecordCorruptError`, with the row's number in the file), unless `defaults` has a value for it. A
+    requested column that is not in a file consists of nulls if `schema` or `defaults` has it, else it is a
+    `SpecError` that names the file's columns.
 
     Rows are numbered without reading them, so `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are
-    arithmetic. A row group is decoded from its start, so rows in random order want small row groups. Pages
+    arithmetic. A row group is decoded from its start, so random order is faster with small row groups. Pages
     that were written with checksums are checked; a changed byte in others may be a changed value.
 
     Examples
@@ -126,24 +126,24 @@ class ArrowDataset(FileDataset):
     Parameters
     ----------
     filenames : path, list of paths, or Dataset of paths
-        Read one after another, in this order; whether each is a file or a stream, it says itself. A path may
+        Read one after another, in this order; each may be a file or a stream. A path may
         be a URL that fsspec knows.
-    columns, schema, defaults, num_parallel_reads, name, on_error, storage_options
-        As of `ParquetDataset`.
+    columns, schema, defaults, num_parallel_reads, name, on_error, storage_options : optional
+        As for `ParquetDataset`.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these.
+        An argument is of another type or out of range.
 
     Notes
     -----
-    tf.data has none. Types and nulls are those of `ParquetDataset`.
+    Not in tf.data. Types and nulls are as for `ParquetDataset`.
 
-    A record batch is read at once. Its rows are found without reading them, so `shuffle(None)`, `shard`,
-    `skip`, ``len`` and ``ds[i]`` are arithmetic; rows in random order want small batches. Arrow has no
+    A record batch is read at once. Rows are located without reading them, so `shuffle(None)`, `shard`,
+    `skip`, ``len`` and ``ds[i]`` are arithmetic; random order is faster with small batches. Arrow has no
     checksums: a changed byte may be a changed value. Files are read and never mapped, so one that another
-    process cuts off is an error and no signal.
+    process truncates is an error and not a signal.
 
     Examples
     --------
@@ -187,50 +187,50 @@ class CsvDataset(FileDataset):
     ----------
     filenames : path, list of paths, or Dataset of paths
         Read one after another, in this order. A path may be a URL that fsspec knows.
-    columns, schema, defaults
-        As of `ParquetDataset`. The dtype of a column that `schema` does not name is learnt from the first MiB
+    columns, schema, defaults : optional
+        As for `ParquetDataset`. The dtype of a column that `schema` does not name is inferred from the first MiB
         of each file.
     header : bool
-        Whether the first line names the columns. Without, they are f0, f1, ... or `column_names`.
+        True if the first line names the columns. Otherwise they are f0, f1, ... or `column_names`.
     column_names : list of str, optional
         The names of the columns of the files, whatever the header says.
     field_delim : str
         The character between fields.
     quote_char : str
-        The character around a field that holds a delimiter; doubled, it stands for itself. "": none.
+        The character around a field that contains a delimiter; doubled, it stands for itself. "": none.
     na_values : list of str, optional
-        Fields that are nulls, in columns that are not str. None: the empty one, ``NA``, ``NaN``, ``null`` and
-        what else pyarrow takes for one.
+        Fields that mean null, in columns that are not str. None: the empty one, ``NA``, ``NaN``, ``null`` and
+        others of pyarrow's list.
     newlines_in_values : bool
-        Whether a quoted field may hold newlines. If not, each line is a row.
+        True if a quoted field may contain newlines. If not, each line is a row.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        Of all files. None: by their names (``.gz``, ``.zst``), which must agree; where names show only as the
-        dataset of paths runs, "".
-    num_parallel_reads, name, on_error
-        As of `ParquetDataset`.
+        The compression of all files. None: by their names (``.gz``, ``.zst``), which must agree; if the names are not
+        known before the dataset of paths runs, "".
+    num_parallel_reads, name, on_error : optional
+        As for `ParquetDataset`.
     index : bool or "beside", optional
-        As of `TextLineDataset`.
+        As for `TextLineDataset`.
     use_threads : bool
-        Whether pyarrow may parse in threads of its own, where the reading is done in this process.
+        True if pyarrow may parse in threads of its own, if this process reads the files.
     buffer_size : int, optional
-        How many bytes to parse at once. None: as many as is good.
+        The number of bytes to parse at once. None: chosen by the library.
     storage_options : dict, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these.
+        An argument is of another type or out of range.
 
     Notes
     -----
-    Dtypes that are learnt are int64, float64, bool, datetime64, timedelta64 or str. A later value that is none
-    of its column's is its row's error; `schema` says another dtype. So is a line with too few or too many
-    fields, one that is not UTF-8, and a quote that is not closed; reading goes on with the next line. Blank
-    lines are no rows. A null is what `ParquetDataset` says; in a column of str there are none.
+    Inferred dtypes are int64, float64, bool, datetime64, timedelta64 or str. A later value that does not fit its
+    column's is its row's error; `schema` can set another dtype. So is a line with too few or too many
+    fields, one that is not UTF-8, and a quote that is not closed; reading continues with the next line. Blank
+    lines are skipped. Nulls are as for `ParquetDataset`; a column of str has none.
 
     A row's place is the offset of its first byte. Reading may begin at any row of a file that is not
-    compressed; of a compressed one all before it is decompressed first.
+    compressed; in a compressed one everything before it is decompressed first.
 
     tf.data's class of this name is `tundish.experimental.CsvDataset`.
 
@@ -293,37 +293,37 @@ class JsonLinesDataset(FileDataset):
     ----------
     filenames : path, list of paths, or Dataset of paths
         Read one after another, in this order. A path may be a URL that fsspec knows.
-    columns, schema, defaults
-        As of `ParquetDataset`. The columns that are not named, and the dtypes of those that `schema` does not
-        name, are learnt from the first MiB of each file.
+    columns, schema, defaults : optional
+        As for `ParquetDataset`. Columns that are not named, and dtypes that `schema` does not
+        set, are inferred from the first MiB of each file.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        As of `CsvDataset`.
-    num_parallel_reads, name, on_error
-        As of `ParquetDataset`.
+        As for `CsvDataset`.
+    num_parallel_reads, name, on_error : optional
+        As for `ParquetDataset`.
     index : bool or "beside", optional
-        As of `TextLineDataset`.
-    buffer_size, storage_options
-        As of `CsvDataset`.
+        As for `TextLineDataset`.
+    buffer_size, storage_options : optional
+        As for `CsvDataset`.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these.
+        An argument is of another type or out of range.
 
     Notes
     -----
-    tf.data has none.
+    Not in tf.data.
 
-    Each line that is not blank is an object. A key that it lacks is a null, of which `ParquetDataset` says what
-    becomes. A key that is not among the columns is left out if `columns` or `schema` is given, else it is an
-    error of its line: what is in a file is not lost unsaid. So is a line that is no object, or not UTF-8, and a
-    value that is none of its column's; reading goes on with the next line.
+    Each line that is not blank is an object. A missing key is a null, handled as for `ParquetDataset`. A key
+    that is not among the columns is ignored if `columns` or `schema` is given; otherwise it is an
+    error of its line, so that no data is lost silently. A line that is not an object, or not UTF-8, and a
+    value that does not fit its column are errors, too; reading continues with the next line.
 
     Numbers are int64, or float64 if one of them has a fraction or an exponent, or does not fit 64 bits
     (``schema={"id": "uint64"}`` keeps large ones exact). Text that looks like a time is text, unless `schema`
-    says otherwise. Objects within objects are dicts, lists arrays.
+    says otherwise. Objects within objects are dicts, lists are arrays.
 
-    Places and compressed files are as of `CsvDataset`.
+    Places and compressed files are as for `CsvDataset`.
 
     Examples
     --------
@@ -364,7 +364,7 @@ class JsonLinesDataset(FileDataset):
 
 
 def check_character(name: str, value: Any) -> str:
-    """One character of ASCII."""
+    """Check a single ASCII character."""
     character = check_text(name, value)
     if len(character) != 1 or not character.isascii() or character in "\r\n":
         raise ValueError(
@@ -374,7 +374,7 @@ def check_character(name: str, value: Any) -> str:
 
 
 def check_texts(name: str, values: Any) -> tuple[str, ...] | None:
-    """A list of str, or None."""
+    """Check a list of str, or None."""
     if values is None:
         return None
     if isinstance(values, str) or not isinstance(values, Sequence):
@@ -385,7 +385,7 @@ def check_texts(name: str, values: Any) -> tuple[str, ...] | None:
 
 
 def check_names(name: str, values: Any) -> tuple[str, ...] | None:
-    """A list of different str, or None."""
+    """Check a list of distinct str, or None."""
     names = check_texts(name, values)
     if names is not None and len(set(names)) < len(names):
         raise ValueError(f"{name} has a name twice: {', '.join(names)}")

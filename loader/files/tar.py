@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class TarDataset(FileDataset):
     """The elements of tar archives in WebDataset's layout: files of one base name are one element.
 
-    An element is a dict: "__key__" is what its files are called up to the first dot of their base names,
-    with the folder, as str; what stands behind that dot, in lower case, is the key of a file's bytes. So
-    ``train/7.jpg`` and ``train/7.seg.png``, if they come one after the other, are
+    An element is a dict: "__key__" is the name of its files up to the first dot of their base names,
+    with the folder, as str; what follows that dot, in lower case, is the key of a file's bytes. So
+    ``train/7.jpg`` and ``train/7.seg.png``, if they are adjacent, are
     ``{"__key__": "train/7", "jpg": ..., "seg.png": ...}``.
 
     Parameters
@@ -27,46 +27,46 @@ class TarDataset(FileDataset):
     filenames : path, list of paths, or Dataset of paths
         Read one after another, in this order. A path may be a URL that fsspec knows.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        Of all files. None: by their names (``.gz``, ``.tgz``, ``.zst``, ``.tzst``), which must agree; where
-        names show only as the dataset of paths runs, "".
+        The compression of all files. None: by their names (``.gz``, ``.tgz``, ``.zst``, ``.tzst``), which must agree; if
+        the names are not known before the dataset of paths runs, "".
     num_parallel_reads : int, optional
-        Read so many files in turn, an element of each, in so many workers: the order is that of
+        The number of files that are read in turn, an element of each, in as many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
         Accepted for compatibility with tf.data; ignored.
     extensions : sequence of str, optional
-        Those that are wanted, such as ``("jpg", "cls")``; the others are not read. An element that lacks
+        The extensions to read, such as ``("jpg", "cls")``; other files are not read. An element that lacks
         one of them is an error that names it. None: all that are there, which may differ from element
         to element.
     on_error : {"raise", "skip"}, optional
-        What to do with an element that is damaged or lacks a wanted file, or a file that cannot be read:
-        raise its error in its place, or leave it out and count it (``iterator.stats.skipped``). Either way reading
-        goes on with the next element where its place is known, else with the next file. Default:
+        What to do with an element that is damaged or lacks a required file, or a file that cannot be read:
+        raise its error in its place, or skip it and count it (``iterator.stats.skipped``). In both cases reading
+        continues with the next element if its offset is known, else with the next file. Default:
         ``Options.on_error``, else "raise".
     index : bool or "beside", optional
-        Whether to find out where each element begins, for which the headers are gone through once, but not
-        the data: then `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are arithmetic. None: where
-        the pipeline needs it; False: never. It is kept in a cache folder; "beside": beside each file.
+        Whether to index the elements, for which the headers are read once, but not
+        the data: then `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are arithmetic. None: if
+        the pipeline needs it; False: never. The index is cached in a cache folder, with "beside" beside each file.
     storage_options : dict, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these.
+        An argument is of another type or out of range.
 
     Notes
     -----
-    tf.data has none. Elements are those of the package webdataset but for three things. A file whose base
-    name begins with a dot belongs to no element, as one without a dot; there it is an element with the
+    Not in tf.data. Elements are those of the package webdataset with three exceptions. A file whose base
+    name begins with a dot belongs to no element, like one without a dot; in webdataset it is an element with the
     folder's name. A sparse file (``tar --sparse``) is its element's error. There is no "__url__".
 
-    Folders, links and devices are left out, as is ``__about__/...``; nothing is ever written to disk. A
-    file that comes twice in an element is its error. An archive that does not end with a block of
-    zeros was cut off: its last element may lack files, and is an error. What stands behind that end (as
-    after ``cat a.tar b.tar``) is told by an error, and read.
+    Folders, links and devices are skipped, as is ``__about__/...``; nothing is ever written to disk. A
+    file that occurs twice in an element is its error. An archive that does not end with a block of
+    zeros was truncated: its last element may lack files, and is an error. Data after that end (as
+    after ``cat a.tar b.tar``) is reported by an error, and read.
 
-    A restored iterator opens the archive at the element's place; a compressed one is decompressed up to
+    A restored iterator opens the archive at the element's offset; a compressed one is decompressed up to
     there.
 
     Examples

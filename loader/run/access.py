@@ -1,4 +1,4 @@
-"""Questions to a dataset without an iteration: an element by its position, the number of elements, their spec."""
+"""Answers about a dataset without iterating it: an element by position, the cardinality, the spec."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def stored_rows(node: Operator) -> Callable[[int], Any] | None:
-    """Random access to a complete snapshot, or to files, without a network; None for any other plan."""
+    """Return a function for random access to a complete snapshot, or to files; None for any other plan."""
     if not node.awaited and node.random_access() is None:
         return None
     found = indexed_for_access(resolve(effective(node), 0, None, fresh=True, write=False).root)
@@ -55,12 +55,12 @@ def element_at(node: Operator, index: int) -> Any:
 
 
 def counted(node: Operator) -> int:
-    """Return the number of elements of a plan, where looking at its files tells.
+    """Return the cardinality of a plan, from its files if necessary.
 
     Raises
     ------
     OSError, RecordCorruptError
-        One of its files cannot be opened: nobody knows how many records it would have.
+        One of its files cannot be opened, so that the number of its records is unknown.
     """
     if not reads(node):
         return node.cardinality
@@ -70,7 +70,7 @@ def counted(node: Operator) -> int:
 
 
 def learnt_spec(node: Operator) -> Any:
-    """Return the spec of a plan's elements: as the plan tells it, or learnt from its first elements."""
+    """Return the spec of a plan's elements: from the plan, or from its first element."""
     return static_spec(node, _first_spec)
 
 

@@ -1,4 +1,4 @@
-"""States in files: one file that is replaced, or a series in a folder, of which the last are kept."""
+"""States in files: one file that is replaced, or a series in a folder with the last few kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MODE = 0o600  # a state names files, and shows arguments
 
 
 def write_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
-    """Write a state so that the file is the old one or the new one at any instant.
+    """Write a state atomically: at any instant the file is the old one or the new one.
 
     Raises
     ------
@@ -63,14 +63,14 @@ def write_next_state(folder: str | os.PathLike[str], state: dict[str, Any], keep
 
 
 def newest_state(folder: str | os.PathLike[str]) -> Any:
-    """The state with the highest number that can be read; each that cannot is warned of.
+    """Return the state with the highest number that can be read; warn of each that cannot.
 
     Raises
     ------
     FileNotFoundError
-        There is none in the folder.
+        The folder contains no state.
     CheckpointError
-        None of those that are there can be read.
+        None of the folder's states can be read.
     """
     home = Path(folder)
     numbers = sorted(_numbers(home), reverse=True)
@@ -88,14 +88,14 @@ def newest_state(folder: str | os.PathLike[str]) -> Any:
 
 
 def read_state(path: str | os.PathLike[str]) -> Any:
-    """Read a state that was written to a file.
+    """Read a state from a file.
 
     Raises
     ------
     CheckpointError
-        The file holds something else, or not all of it.
+        The file is not a state, or is incomplete.
     OSError
-        It cannot be read: it is no file, say, or a link that leads to itself.
+        The file cannot be read: it is not a regular file, or a link that leads to itself.
     """
     try:
         state = parse_json(read_regular(path))
@@ -111,12 +111,12 @@ def read_state(path: str | os.PathLike[str]) -> Any:
 
 
 def holds_state(path: str | os.PathLike[str]) -> bool:
-    """Return True if there is a file, or a folder with a series of states.
+    """Return True if a path is a file, or a folder with a series of states.
 
     Raises
     ------
     OSError
-        That cannot be known: a link leads to itself, say, or a folder may not be looked into.
+        It cannot be determined: a link leads to itself, or a folder cannot be accessed.
     """
     try:
         found = os.stat(path)  # noqa: PTH116 - `Path.exists` takes a link to itself for nothing
@@ -127,7 +127,7 @@ def holds_state(path: str | os.PathLike[str]) -> bool:
 
 @contextlib.contextmanager
 def _written_beside(target: Path, state: dict[str, Any]) -> Iterator[Path]:
-    """A durable file beside the target, gone afterwards if nothing became of it."""
+    """Create a durable temporary file beside the target; remove it at the end if it was not renamed."""
     with written_aside(target, _MODE) as (path, descriptor):
         with os.fdopen(descriptor, "w", encoding="utf-8", closefd=False) as file:
             json.dump(state, file)
@@ -136,7 +136,7 @@ def _written_beside(target: Path, state: dict[str, Any]) -> Iterator[Path]:
 
 
 def _publish_new(new: Path, target: Path) -> None:
-    """Give a file its name, if no other has it."""
+    """Give a file its final name, if that is free."""
     try:
         os.link(new, target)
     except FileExistsError:
@@ -155,7 +155,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _remove_old(folder: Path, numbers: list[int]) -> None:
-    """Remove what is ours of these numbers."""
+    """Remove our files with these numbers."""
     for number in numbers:
         path = folder / _NAME.format(number)
         with contextlib.suppress(CheckpointError, OSError):

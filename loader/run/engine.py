@@ -1,4 +1,4 @@
-"""The engine that an iterator pulls from: a network, and what it takes to run it."""
+"""The engine of an iterator: its network of machines, and how it is run."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ _CPU_EVERY = 8
 
 
 def refused(item: Any, error: Exception) -> BaseException:
-    """Make an element's error of the error that a probe raises when the element is delivered."""
+    """Return an element's error for the error that a probe raised on delivery."""
     return add_origin(error, f"element {item.ref}", "in this process")
 
 
 class Engine:
-    """The engine that an iterator pulls from: a network, and what it takes to run it.
+    """The engine of an iterator: its network of machines, and how it is run.
 
     Attributes
     ----------
     begun : bool
-        Whether the call in progress has touched the network. Cleared by who calls, as `given` is, so
-        that an interrupt can be told from one that hit before or behind the call.
+        True if the call in progress has changed the network. The caller clears it, and `given`, so
+        that an interrupt during the call can be told from one before or after it.
     given : int
-        Whether what it delivers counts as delivered: 1 as an element, -1 as an error, 0 not yet.
+        1 if the call in progress delivers an element, -1 for an error, 0 if nothing counts as delivered yet.
     wanted : int or None
-        How many workers the iterator is to go on with, in another engine.
+        The number of workers with which the iterator should continue, in another engine.
     idle : bool
-        Whether the call in progress was interrupted as it waited for workers: nothing is amiss then.
-        Cleared as `begun` is.
+        True if the call in progress was interrupted while waiting for workers, so that nothing has to be repaired.
+        The caller clears it.
     alone : float
-        How many elements are to be asked for one by one before `several` is asked again.
+        The number of elements to request one by one before `several` is tried again.
     past : bool
-        Whether what it has done is counted with the iterator's earlier engines.
+        True if its statistics have been added to those of the iterator's earlier engines.
     reporter : Reporter
-        Who is told; that of the iterator's earlier engine, where it goes on from one.
+        Reports statistics; taken over from the iterator's earlier engine.
     """
 
     begun = idle = past = False
@@ -94,7 +94,7 @@ class Engine:
         return usable_cores()
 
     def open(self, position: Any) -> None:
-        """Make the network and go to a position (None: the start)."""
+        """Build the network and go to a position (None: the start)."""
         raise NotImplementedError
 
     def next(self) -> Any:
@@ -102,9 +102,9 @@ class Engine:
         raise NotImplementedError
 
     def several(self) -> list[Any] | None:
-        """The next elements at once, where that is cheap; None: ask `next`, `alone` times more.
+        """Return several elements at once, if that is cheap; None to call `next`, `alone` times before trying again.
 
-        Who has none at once has none for long, as a rule: to ask costs as much as an element.
+        If no element is ready now, usually none will be soon, and trying costs as much as an element.
         """
         found = self._several()
         if found is None:
@@ -117,10 +117,10 @@ class Engine:
         raise NotImplementedError
 
     def take_back(self) -> None:
-        """Take back what the last call, which was interrupted, was about to deliver. Idempotent."""
+        """Undo the delivery of the last call, which was interrupted. Idempotent."""
 
     def _uncount(self) -> None:
-        """Do not count what the last call delivered."""
+        """Undo the counting of what the last call delivered."""
         if self._undo is not None:
             self._elements, self.handed = self._undo, iter(())
         elif self.given < 0:
@@ -130,17 +130,17 @@ class Engine:
         self.given = 0
 
     def position(self, left: int = 0) -> Any:
-        """Return where the last delivered element left the network, as JSON.
+        """Return the position after the last delivered element, as JSON.
 
         Parameters
         ----------
         left : int
-            How many elements of the last `several` have not been delivered.
+            The number of elements of the last `several` that have not been delivered.
         """
         raise NotImplementedError
 
     def save(self) -> None:
-        """Have all that has passed a snapshot made durable, as far as it is written here."""
+        """Make durable everything that has passed a snapshot, if it is written here."""
         for recorder in self._recorders:
             if recorder.owner is not None:
                 recorder.owner.save()
@@ -151,23 +151,23 @@ class Engine:
             recorder.told()
 
     def leave(self) -> None:
-        """Have what passed made durable, and let others write."""
+        """Make durable what has passed a snapshot, and let other iterators write it."""
         for recorder in self._recorders:
             recorder.leave()
 
     def pump(self) -> None:
-        """Take in what is there and hand out more, without waiting."""
+        """Process arrived results and hand out more work, without waiting."""
 
     def finish(self) -> None:
-        """Take note that the end was delivered: nothing more will be asked for."""
+        """Note that the end was delivered: nothing more will be requested."""
 
     def stats(self, *, whole: bool = True) -> Stats:
-        """Return what happened so far.
+        """Return the statistics so far.
 
         Parameters
         ----------
         whole : bool
-            Whether the system is asked, too: of each worker, and how long the consumer waited for a core.
+            True to ask the system as well: about each worker, and how long the consumer waited for a core.
         """
         from tundish.loader.watch.stats import Stats  # noqa: PLC0415 - if somebody asks
 
@@ -193,12 +193,12 @@ class Engine:
         )
 
     def _weigh(self, element: Any) -> None:
-        """Count the bytes of an element, as one of those that stand for all."""
+        """Measure the size of a sampled element."""
         count, nbytes = self._sampled
         self._sampled = (count + 1, nbytes + nbytes_of(element))
 
     def _tick(self, now: float) -> None:
-        """Tell who wants to know how things stand, and tune, if it is time."""
+        """Report and tune, if it is time."""
         if now >= self._tell_at:
             self.context.watch.settle()  # whoever is told, if anybody: what was noted is not to pile up
             self.reporter.tell()
@@ -212,15 +212,15 @@ class Engine:
 
     @property
     def starting(self) -> int:
-        """The number of workers that are not up yet."""
+        """The number of workers that are still starting."""
         return 0
 
     def _resize(self, workers: int) -> None:
-        """Go on with another number of workers."""
+        """Change the number of workers."""
         self.wanted = workers
 
     def _opened_trace(self, workers: int) -> Trace | None:
-        """Open the trace that is asked for; None if none is."""
+        """Open the trace that is requested; None if none is."""
         if not (self.options.stats.trace or os.environ.get("TUNDISH_TRACE")):
             return None
         from tundish.loader.run.watching.tracing import open_trace  # noqa: PLC0415 - few ask
@@ -228,24 +228,24 @@ class Engine:
         return open_trace(self.options.stats.trace, self.reporter.plan, workers)
 
     def _seen(self, element: Any) -> None:
-        """Have the probes see what is delivered."""
+        """Show a delivered element to the probes."""
         for probe in self.context.probes:
             probe.see(self._root_label, element, None)
 
     def worker_pids(self) -> list[int]:
-        """The processes that compute."""
+        """The ids of the processes that compute."""
         return []
 
     def runners(self) -> list[Runner]:
-        """The workers that are up, as the system knows them."""
+        """The running workers, with their threads."""
         return []
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
 
 
 def _scaled(stage: StageStats, share: float, cpu: float) -> StageStats:
-    """A stage with that share of the time; `cpu` of it on a core."""
+    """Return statistics of a stage scaled to its share of the time; `cpu` of it on a core."""
     nodes = (
         stage.nodes
         if share == 1.0
@@ -256,7 +256,7 @@ def _scaled(stage: StageStats, share: float, cpu: float) -> StageStats:
 
 
 class InlineEngine(Engine):
-    """Everything in the caller's process: the reference."""
+    """The engine without workers, which computes in the caller's process: the reference."""
 
     _trace: Trace | None = None
     _thread: int | None = None  # the consumer's
@@ -283,7 +283,7 @@ class InlineEngine(Engine):
         self._note()
 
     def _note(self) -> None:
-        """Keep a mark that an interrupted call can be taken back to, and see what time it is."""
+        """Keep a mark for undoing an interrupted call, and check the time."""
         calls, self._some = self._since + self._some, 0
         if calls and self._thread is None and self.context.watch.enabled:
             # Not as it is made: what is over in some milliseconds is to cost no look into /proc.
@@ -305,7 +305,7 @@ class InlineEngine(Engine):
         self._asked = perf_counter()
 
     def _enter(self) -> None:
-        """Note that the caller asks, where somebody wants to know."""
+        """Note the start of a call, if anybody measures."""
         if self._sampling.on:
             self._ledger.enter()
             if not self._since % _CPU_EVERY:
@@ -350,7 +350,7 @@ class InlineEngine(Engine):
         return value
 
     def _look(self, item: Any, value: Any) -> Any:
-        """Have what is about to be delivered seen and weighed; the item, or the error in its place."""
+        """Show an element to the probes, and measure it, before delivery; return it, or the error in its place."""
         if type(item) is not Failure:
             try:
                 self._seen(value)
@@ -413,7 +413,7 @@ class InlineEngine(Engine):
         return again.dump(again.mark())
 
     def stats(self, *, whole: bool = True) -> Stats:
-        """Return what happened so far; of the time a part was measured, which stands for all of it."""
+        """Return the statistics so far; times are extrapolated from the sampled ones."""
         stats, ledger = super().stats(whole=whole), self._ledger
         # Beyond the last call that was measured the ledger knows nothing.
         own_s, outside_s = ledger.own_s, ledger.outside_s
@@ -437,7 +437,7 @@ class InlineEngine(Engine):
         )
 
     def _queued_s(self) -> float:
-        """Return for how long the consumer's thread has waited for a core since it began."""
+        """Return the seconds that the consumer's thread has waited for a core."""
         if self._queued is not None:
             return self._queued
         if self._thread is None:

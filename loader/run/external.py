@@ -1,7 +1,7 @@
-"""State that a plan holds and that cannot be saved, so that a resumed iterator could give something else.
+"""State in a plan that cannot be saved, so that a restored iterator may give different elements.
 
-What functions have captured is looked at, their defaults, the globals that they name, the object of
-a method, the attributes that it asks for, and the functions of the user's that they call.
+The search covers what functions capture, their defaults, the globals that they read, the object of
+a method, the attributes that it reads, and the user's functions that they call.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class ExternalState:
-    """Something in a plan that an iterator's state does not hold.
+    """Something in a plan that is not part of an iterator's state.
 
     Parameters
     ----------
     node : str
-        The operator, and its place in the plan: ``map#1``.
+        The operator, with its number in the plan: ``map#1``.
     what : str
-        What it is, and where it was found.
+        The state, and where it was found.
     why : str
-        What is missing in the state.
+        What is missing from the iterator's state.
     instead : str
-        What to do.
+        Advice on what to do instead.
     """
 
     node: str
@@ -74,7 +74,7 @@ _TOLD: weakref.WeakSet[Operator] = weakref.WeakSet()
 
 
 def external_state(root: Operator) -> tuple[ExternalState, ...]:
-    """Return what a plan holds that cannot be saved; the search is made once.
+    """Return the state in a plan that cannot be saved; the search is cached.
 
     Parameters
     ----------
@@ -88,14 +88,14 @@ def external_state(root: Operator) -> tuple[ExternalState, ...]:
 
 
 def heed_external_state(root: Operator, doing: str) -> None:
-    """Do what `Options.external_state_policy` says, before a plan or a position in it is saved.
+    """Apply `Options.external_state_policy` before a plan, or a position in it, is saved.
 
     Parameters
     ----------
     root : Operator
         The plan.
     doing : str
-        What is asked for, for the message.
+        The operation, for the message.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def heed_external_state(root: Operator, doing: str) -> None:
     Warns
     -----
     UserWarning
-        There is, and the policy is WARN, which is the default; once for a plan.
+        There is such state, and the policy is WARN, the default; once for each plan.
     """
     if root in _TOLD:
         return

@@ -114,7 +114,7 @@ class Iterator:
             self._finalizer = weakref.finalize(self, _close_all, self._box)
 
     def _how_many(self, context: Context) -> int:
-        """Return how many workers to begin with; the tuner's number, where there is one."""
+        """Return the number of workers to start with, from the tuner if there is one."""
         if self._tuning is not None:
             return self._tuning.workers
         options = self._options
@@ -194,8 +194,8 @@ class Iterator:
     def _next_again(self) -> Any:
         """Return the next element after a call that was interrupted.
 
-        To heal takes time. Interrupts that come faster would start it over for ever: they wait for
-        the element, if that comes soon.
+        Recovery takes time. Frequent interrupts would restart it for ever, so they are delayed until
+        there is an element, if it comes soon.
         """
         done = False
         try:
@@ -318,7 +318,7 @@ class Iterator:
         self._resume, self._doubt = None, False
 
     def _with_earlier(self, stats: Stats) -> Stats:
-        """Add what an engine did to what the iterator's earlier ones did."""
+        """Add an engine's statistics to those of the iterator's earlier engines."""
         if self._earlier is None:
             return stats
         from tundish.loader.watch.adding import continued  # noqa: PLC0415
@@ -326,7 +326,7 @@ class Iterator:
         return continued(self._earlier, stats)
 
     def _move(self) -> None:
-        """Go on in another engine, with as many workers as the tuner says."""
+        """Continue in another engine, with the tuner's number of workers."""
         assert self._tuning is not None
         self._resume = (self._position(),)
         self._doubt = True  # an interrupt in here is healed from the same position
@@ -373,7 +373,7 @@ class Iterator:
             return make_state(self._root, self._here())
 
     def _here(self) -> dict[str, Any]:
-        """Return the part of a state that is not the plan's."""
+        """Return the part of a state that does not concern the plan."""
         return {
             "iteration": self._iteration,
             "seed": self._base_seed,

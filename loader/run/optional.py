@@ -13,12 +13,12 @@ _EMPTY: Any = object()
 
 @dataclass(frozen=True)
 class IteratorSpec:
-    """The spec of an iterator: of its elements.
+    """The spec of an iterator, which has the spec of its elements.
 
     Parameters
     ----------
     element_spec : nest of ArraySpec
-        Of an element.
+        The spec of an element.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The processes that compute for an iterator, and the bytes that it may hold."""
+"""The number of processes that compute for an iterator, and the memory that it may use."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ENGINE = "tundish.loader.run.parallelengine"
 
 
 def prepare(root: Operator, asked: int | None, executor: str | None) -> None:
-    """Start what starts workers, if a plan needs some: its imports overlap with this process's own.
+    """Start the zygote if a plan needs workers, so that its imports overlap with this process's own.
 
-    Nothing is done where an iterator with workers has been made before.
+    It does nothing if an iterator with workers has been made before.
     """
     if _ENGINE in sys.modules or sys.platform == "win32":
         return
@@ -35,16 +35,16 @@ def prepare(root: Operator, asked: int | None, executor: str | None) -> None:
 def how_many_workers(root: Operator, options: Options, asked: int | None) -> int:
     """Return the number of workers that run a plan.
 
-    ``TUNDISH_WORKERS``, else what the caller asks for, else ``Options.workers``, else the largest
-    `num_parallel_calls`, else 0; AUTOTUNE is the cores this process may use, divided by the local
-    ranks of a launcher, or what `Options.autotune` and `Options.threading` say. 0 inside a worker.
+    That is ``TUNDISH_WORKERS``, else what the caller asks for, else ``Options.workers``, else the largest
+    `num_parallel_calls`, else 0; AUTOTUNE means the cores this process may use, divided by the local
+    ranks of a launcher, or what `Options.autotune` and `Options.threading` say. It is 0 inside a worker.
     """
     count = _asked(root, options, asked)
     return options.cores(usable_cores()) if count == AUTOTUNE else count
 
 
 def is_tuned(root: Operator, options: Options, asked: int | None) -> bool:
-    """Return True if the number of workers may change while a plan runs: it is AUTOTUNE, and nobody forbids it."""
+    """Return True if the number of workers may change during a run: it is AUTOTUNE, and tuning is enabled."""
     return options.autotune.tunes and _asked(root, options, asked) == AUTOTUNE
 
 
@@ -64,16 +64,16 @@ def _asked(root: Operator, options: Options, asked: int | None) -> int:
 
 
 def writes_apart(context: Context) -> bool:
-    """Return True if a snapshot is written by a process of its own though there are no workers.
+    """Return True if a snapshot is written by a separate process although there are no workers.
 
-    `prefetch` says that something may run beside the consumer.
+    `prefetch` permits something to run beside the consumer.
     """
     prefetched = any(node.prefetched is not None for node in context.nodes)
     return bool(context.recorders) and prefetched and sys.platform != "win32"
 
 
 def budget_of(options: Options, *, tuned: bool) -> int:
-    """Return the bytes that an iterator's slots may have; `tuned`: the number of its workers may change."""
+    """Return the number of bytes for an iterator's slots; `tuned` if the number of workers may change."""
     asked = options.memory_budget
     nbytes = default_budget().nbytes if asked is None else parse_bytes(asked)
     if tuned and options.autotune.ram_budget is not None:

@@ -1,8 +1,8 @@
 """The state of an iterator: JSON, versioned, with the plan's structural fingerprint.
 
-A state names logical operators and positions between them; no worker, stage, task or host is in
-it. It is refused by another plan, with the difference named. Functions are compared by their
-code, and only within one minor version of Python, since bytecode changes between them.
+A state names logical operators and positions between them, and no worker, stage, task or host. Another plan
+refuses it, and the error names the difference. Functions are compared by their
+code, and only within one minor version of Python, since bytecode changes between versions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERSION = 1
 
 
 def describe_plan(root: Operator) -> list[list[Any]]:
-    """Return the plan as plain JSON: operators that change the elements, with their arguments."""
+    """Describe the plan as plain JSON: operators that affect elements, with their arguments."""
     return [
         [node.label, node.params()]
         for node in walk(root)
@@ -31,12 +31,12 @@ def describe_plan(root: Operator) -> list[list[Any]]:
 
 
 def describe_interpreter() -> str:
-    """Name the interpreter: the code of functions can be compared within one of the same name only."""
+    """Return the interpreter's name and version, within which functions' code can be compared."""
     return f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
 
 
 def fingerprint(plan: list[list[Any]]) -> str:
-    """Return a digest of a described plan."""
+    """Return the digest of a plan's description."""
     text = json.dumps(plan, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -65,7 +65,7 @@ def _is_in_step(node: Operator) -> bool:
 
 
 def make_state(root: Operator, body: dict[str, Any]) -> dict[str, Any]:
-    """Put a position together with what it belongs to."""
+    """Combine a position with the description of its plan."""
     plan, share = describe_plan(root), share_of(root)
     return {
         "tundish": VERSION,
@@ -82,12 +82,12 @@ _MOST = 2**64
 
 
 def check_state(root: Operator, state: Any) -> None:
-    """Refuse a state that was not taken from this plan.
+    """Raise unless a state was taken from this plan.
 
     Raises
     ------
     CheckpointError
-        It is no state, or of a newer version of this library.
+        It is not a state, or is from a newer version of this library.
     IncompatibleCheckpointError
         It is of another plan; the differences are listed.
     """
@@ -105,12 +105,12 @@ def check_state(root: Operator, state: Any) -> None:
 
 
 def check_form(state: Any) -> None:
-    """Refuse what no version of this library has written; of a newer one nothing more is known.
+    """Raise if no version of this library has written a state; a newer version's is only recognised.
 
     Raises
     ------
     CheckpointError
-        It is no state, or one of this version that has been changed.
+        It is not a state, or is one of this version that has been changed.
     """
     if not isinstance(state, dict) or "tundish" not in state:
         raise CheckpointError("this is no iterator state of tundish")
@@ -143,7 +143,7 @@ def _check_plan(root: Operator, state: dict[str, Any]) -> None:
 
 
 def _wrong_in(state: dict[str, Any]) -> str | None:
-    """Say what is not as it was written in a state, besides its position; None if nothing is wrong."""
+    """Describe what is malformed in a state, apart from its position; None if nothing is."""
     for name in _WRITTEN:
         if name not in state:
             return f"it has no {name!r}"
@@ -191,7 +191,7 @@ def _differences(here: list[Any], there: list[Any]) -> list[str]:
 
 
 def _changes(what: str, mine: Any, theirs: Any) -> list[str]:
-    """Say how an argument differs; nothing if it does not."""
+    """Return the differences of an argument, none if it is equal."""
     if mine == theirs:
         return []
     if not isinstance(mine, dict) or not isinstance(theirs, dict):

@@ -1,10 +1,10 @@
-"""Objects that are arrays, or tables of them, by another name.
+"""Conversion of array-like objects and tables of other libraries.
 
 A pandas Series, an xarray DataArray, a tensor, an Arrow or a polars column becomes an array, and a table a dict
-of its columns, once: where `tundish.spec.normalise` makes an element of what a function or a source gave. Nothing
-downstream has to know them, and what is delivered does not depend on where a function ran.
+of its columns, when `tundish.spec.normalise` makes an element of what a function or a source returned. Nothing
+downstream has to handle them, and results do not depend on where a function ran.
 
-None of these libraries is imported here, nor named in a condition: an object says by its attributes what it is.
+None of these libraries is imported or named here: objects are recognised by their attributes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _BUFFERS = (memoryview, array)
 
 
 def plain(value: Any) -> Any:
-    """Give an object as the array, or the dict of columns, that it stands for.
+    """Convert an object to the array, or the dict of columns, that it represents.
 
     Parameters
     ----------
     value : object
-        Anything but numpy's own arrays and numbers.
+        Anything except numpy's own arrays and numbers.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def plain(value: Any) -> Any:
     Raises
     ------
     SpecError
-        It cannot be had as an array, or some of its values are missing.
+        It cannot be converted to an array, or some of its values are missing.
 
     Examples
     --------
@@ -69,9 +69,9 @@ def plain(value: Any) -> Any:
 
 
 def is_read_by_rows(source: Any) -> bool:
-    """Return True if ``source[i]`` of a table or a column in memory is something else than row i as an element.
+    """Return True if ``source[i]`` of a table or column in memory is not row i as an element.
 
-    It is a column of a table, what has the label i in a pandas Series, a scalar of Arrow's own in its arrays.
+    It may be a column of a table, a lookup by label in a pandas Series, or a scalar of an Arrow array.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _has(value: Any, *names: str) -> bool:
-    """Return True if an object has all of some attributes; what another error hides is not there."""
+    """Return True if an object has all of some attributes; one that raises another error counts as missing."""
     try:
         return all(hasattr(value, name) for name in names)
     except Exception:  # noqa: BLE001 - an object's attributes are its own affair
@@ -115,7 +115,7 @@ def _array(value: Any, make: Any) -> np.ndarray:
 
 
 def _check_none_missing(value: Any, found: np.ndarray) -> None:
-    """Refuse values that are missing: numpy would make floats or objects of what has a dtype of its own.
+    """Raise if values are missing, since numpy would change the dtype to floats or objects.
 
     As in columns of files, what is missing among floats is NaN, among times NaT.
     """

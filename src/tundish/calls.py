@@ -1,4 +1,4 @@
-"""The border of a public class: what is said of a call that went wrong, or of a name that is not there."""
+"""Helpful errors for wrong calls and unknown names of public classes."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ _ELSEWHERE = {
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """A hint for the end of an error, ``"; did you mean shuffle?"``; "" where nothing is near.
+    """Return a hint for the end of an error, ``"; did you mean shuffle?"``; "" if no name is similar.
 
     Parameters
     ----------
     name : str
-        What was said.
+        The unknown name.
     names : iterable of str
-        What could have been said.
+        The known names.
 
     Examples
     --------
@@ -102,21 +102,21 @@ C = TypeVar("C", bound=type)
 
 
 def check_is(value: Any, kind: type[T] | tuple[type[Any], ...], demand: str) -> T:
-    """See that an argument is of a type; the error ends with what it is instead.
+    """Check an argument's type; the error ends with the type it has.
 
     Parameters
     ----------
     value : object
         The argument, which is returned.
     kind : type or tuple of type
-        What it may be.
+        The allowed types.
     demand : str
-        What is said of another: ``"size must be an int"``.
+        The beginning of the error: ``"size must be an int"``.
 
     Raises
     ------
     TypeError
-        It is another.
+        The argument has another type.
 
     Examples
     --------
@@ -130,15 +130,15 @@ def check_is(value: Any, kind: type[T] | tuple[type[Any], ...], demand: str) -> 
 
 
 def answering(cls: C) -> C:
-    """Make the public methods of a class, and its constructor, say what was wrong with a call.
+    """Decorate a class so that its constructor and public methods explain wrong calls.
 
-    An argument that there is not names the one that was meant, and a traceback ends at the method that was called.
-    Methods that a class has of others' are answered for here, too; those classes stay as they are.
+    An unknown argument gets a suggestion, and tracebacks end at the method that was called.
+    Inherited methods are covered, too, without changing the base classes.
 
     Parameters
     ----------
     cls : type
-        The class; it is changed.
+        The class, which is changed.
     """
     for name in dir(cls):
         if not name.startswith("_") or (name == "__init__" and name in vars(cls)):
@@ -150,14 +150,14 @@ def answering(cls: C) -> C:
 
 
 def answered(method: Any, cls: type) -> Any:
-    """Return a method, as it stands in a class, that says what was wrong with a call.
+    """Wrap a method so that it explains wrong calls.
 
     Parameters
     ----------
     method : function, classmethod or staticmethod
         The method.
     cls : type
-        The class that it is called of.
+        The class on which it is called.
     """
     if isinstance(method, (classmethod, staticmethod)):
         return type(method)(answered(method.__func__, cls))
@@ -188,7 +188,7 @@ def _tell(error: Exception, function: Callable[..., Any], cls: type, given: dict
 def _about_the_call(
     text: str, function: Callable[..., Any], cls: type, given: dict[str, Any]
 ) -> str:
-    """Return what Python says of arguments that do not fit, with the method's name as it is called."""
+    """Return Python's message about arguments that do not fit, with the method's public name."""
     name = function.__name__
     shown = cls.__name__ if name == "__init__" else f"{cls.__name__}.{name}"
     code = function.__code__

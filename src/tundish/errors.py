@@ -115,7 +115,7 @@ class TundishError(Exception):
 
 
 class SpecError(TundishError, ValueError):
-    """Elements do not fit together: shape, dtype or nesting.
+    """Elements do not fit together in shape, dtype or nesting.
 
     Parameters
     ----------
@@ -177,13 +177,13 @@ class WorkerDiedError(TundishError, RuntimeError):
     Parameters
     ----------
     element : str
-        Which element, and of which node.
+        The element, and the node that computes it.
     how : str
         How the last worker ended: a signal's name or an exit status.
     deaths : int
-        How many workers died on it.
+        The number of workers that died on it.
     stderr : str
-        The last lines the worker wrote.
+        The last lines that the worker wrote to stderr.
     """
 
     def __init__(self, element: str, how: str = "", deaths: int = 0, stderr: str = "") -> None:
@@ -210,11 +210,11 @@ class StalledError(TundishError, TimeoutError):
     Parameters
     ----------
     what : str
-        What was waited for.
+        What was being waited for.
     seconds : float
-        How long; 0 where no time was needed to tell.
+        The time waited; 0 if no waiting was needed to tell.
     detail : str
-        Who held what: the worker's stack, or the state of the ring.
+        Details: the worker's stack, or the state of the ring.
     """
 
     def __init__(self, what: str, seconds: float = 0.0, detail: str = "") -> None:
@@ -243,7 +243,7 @@ class SharedMemoryError(TundishError, OSError, MemoryError):
     what : str
         What needed the memory.
     needed, available : int
-        Bytes.
+        Numbers of bytes.
     remedy : str
         What to change.
     """
@@ -267,7 +267,7 @@ class SharedMemoryError(TundishError, OSError, MemoryError):
 
 
 class DataLossError(TundishError, ValueError):
-    """A file is not what was written: of records, or of a snapshot."""
+    """A file, of records or of a snapshot, is not what was written."""
 
 
 class RecordCorruptError(DataLossError):
@@ -278,7 +278,7 @@ class RecordCorruptError(DataLossError):
     path : str
         The file.
     offset : int
-        Its place in the file.
+        The record's place in the file.
     problem : str
         What was found and what was expected.
     unit : {"byte", "row"}
@@ -297,14 +297,14 @@ class RecordCorruptError(DataLossError):
 
 
 class CardinalityError(TundishError, ValueError):
-    """A dataset has not as many elements as was said.
+    """A dataset does not have the declared number of elements.
 
     Parameters
     ----------
     expected : int
-        How many there should be; -1: without end.
+        The declared number; -1: infinite.
     came : int
-        How many there were; of one too many, its number.
+        The number of elements that came; for one too many, its ordinal.
     """
 
     def __init__(self, expected: int, came: int) -> None:
@@ -326,13 +326,13 @@ class CheckError(TundishError, AssertionError, ValueError):
     Parameters
     ----------
     problem : str
-        Which condition does not hold, and for how many entries.
+        The condition that does not hold, and for how many entries.
     message : str
-        What the caller of the check says about it; stands first.
+        The message of the check's caller; it comes first.
     path : str
-        Which leaf of a nest: ``"['image']"``; "" for a value that is no nest.
+        The leaf of a nest: ``"['image']"``; "" for a value that is not a nest.
     indices : tuple of tuple of int
-        Where the entries stand that are shown.
+        The indices of the entries that are shown.
     details : tuple of str
         Shapes, dtypes and the first entries, a line each.
     """
@@ -358,12 +358,12 @@ class CheckError(TundishError, AssertionError, ValueError):
 
 
 class CheckTypeError(CheckError, TypeError):
-    """A check of a dtype failed, or a value is of a type that cannot be checked so.
+    """A check of a dtype failed, or a value's type cannot be checked that way.
 
     Parameters
     ----------
-    problem, message, path, indices, details
-        As those of `CheckError`.
+    problem, message, path, indices, details : optional
+        As for `CheckError`.
     """
 
 
@@ -373,19 +373,19 @@ class NumericsError(CheckError):
     Parameters
     ----------
     node : str
-        Which: ``map#2``.
+        The node: ``map#2``.
     path : str
-        Which leaf of the element: ``"['image']"``; "" for an element that is one.
+        The leaf of the element: ``"['image']"``; "" for an element that is a single leaf.
     dtype : str
-        Of the leaf.
+        The leaf's dtype.
     shape : tuple of int
-        Of the leaf.
+        The leaf's shape.
     counts : (int, int, int)
-        How many values are nan, infinity, and minus infinity.
+        The numbers of values that are nan, infinity, and minus infinity.
     indices : tuple of tuple of int
-        Where the first of them stand.
+        The indices of the first of them.
     function : str
-        The function of the node and where it was written; "" where it has none.
+        The function of the node and where it was written; "" if it has none.
     """
 
     def __init__(  # noqa: PLR0917 - its fields, in the order in which they are pickled
@@ -427,7 +427,7 @@ class RangeError(TundishError, ValueError):
     Parameters
     ----------
     obstacles : tuple of str
-        The operators that are in the way, one line each, and what to do about them.
+        The operators that prevent it, one line each, and what to do about them.
     """
 
     def __init__(self, obstacles: tuple[str, ...]) -> None:
@@ -440,26 +440,26 @@ class RangeError(TundishError, ValueError):
 
 
 class SnapshotError(TundishError):
-    """Base of what goes wrong with snapshots."""
+    """Base of all errors of snapshots."""
 
 
 class IncompatibleSnapshotError(SnapshotError):
-    """A snapshot of another pipeline stands at this path."""
+    """There is a snapshot of another pipeline at this path."""
 
 
 class IncompleteSnapshotError(SnapshotError):
-    """A snapshot was asked to be complete and is not."""
+    """A snapshot that has to be complete is not."""
 
 
 class MissingSnapshotError(IncompleteSnapshotError, FileNotFoundError):
-    """There is nothing that `Dataset.load` could read.
+    """There is nothing for `Dataset.load` to read.
 
     Parameters
     ----------
     path : str
         The folder.
     problem : str
-        What stands there, and what to do.
+        What is there, and what to do.
     """
 
     def __init__(self, path: str, problem: str = "") -> None:
@@ -484,7 +484,7 @@ class SnapshotCorruptError(SnapshotError, DataLossError):
     problem : str
         What was found and what was expected.
     batch : int, optional
-        The global index of the first element of the batch, where one batch of the file is meant.
+        The global index of the batch's first element, if the damage is in one batch.
     remedy : str, optional
         What to do.
     """
@@ -508,9 +508,9 @@ class SnapshotVersionError(SnapshotError):
     Parameters
     ----------
     path : str
-        The file that says so.
+        The file with that version.
     found, known : str
-        The version of the format there, or what it requires; and what this library knows.
+        The version of the format in the file, or what it requires; and what this library supports.
     """
 
     def __init__(self, path: str, found: str, known: str) -> None:
@@ -527,18 +527,18 @@ class SnapshotVersionError(SnapshotError):
 
 
 class SnapshotWriteError(SnapshotError, OSError):
-    """A file of a snapshot could not be written; what was committed before stays.
+    """A file of a snapshot could not be written; what was committed before is kept.
 
     Parameters
     ----------
     path : str
         The file.
     problem : str
-        What the system says.
+        The system's message.
     durable : int
-        How many elements of the run are on disk to stay.
+        The number of the run's elements that are durable.
     errno : int, optional
-        The system's number of it, as of any `OSError`.
+        The system's error number, as for any `OSError`.
     """
 
     def __init__(self, path: str, problem: str, durable: int, errno: int | None = None) -> None:
@@ -563,7 +563,7 @@ class CheckpointError(TundishError):
 
 
 class ChangedGlobalsError(TundishError, RuntimeError):
-    """Globals were changed at run time, workers import others, and `Options.globals` is "error".
+    """Globals were changed at run time and workers import other values, while `Options.globals` is "error".
 
     Parameters
     ----------
@@ -587,9 +587,9 @@ class ExternalStateError(CheckpointError):
     Parameters
     ----------
     doing : str
-        What was asked for.
+        The operation that was requested.
     states : tuple of str
-        One line for each: which operator, what, why, what to do instead.
+        One line for each: the operator, the state, the reason, and what to do instead.
     """
 
     def __init__(self, doing: str, states: tuple[str, ...] = ()) -> None:
@@ -604,12 +604,12 @@ class ExternalStateError(CheckpointError):
 
 
 class IncompatibleCheckpointError(CheckpointError):
-    """A state of another pipeline.
+    """A state belongs to another pipeline.
 
     Parameters
     ----------
     differences : tuple of str
-        What differs, one line each: here and in the state.
+        The differences, one line each: here and in the state.
     """
 
     def __init__(self, differences: tuple[str, ...]) -> None:
@@ -627,11 +627,11 @@ class FingerprintError(TundishError):
     Parameters
     ----------
     path : str
-        Where: the node, its argument, and the attributes from there on.
+        The path: the node, its argument, and the attributes from there on.
     what : str
         What was found there, and why it cannot be described.
     remedies : tuple of str
-        What to do, one each.
+        Ways to solve it.
     """
 
     def __init__(self, path: str, what: str = "", remedies: tuple[str, ...] = ()) -> None:

@@ -1,9 +1,9 @@
-"""Locks and descriptors that a process forked from this one must not take over as they are.
+"""Locks and descriptors that need care in a forked child.
 
-Of everything else a fork has a copy. A lock that another thread holds stays locked there for ever, since
-that thread is not there; a socket that is open in a second process is not closed for the other end
-until both have closed it. A fork of the user's may return into code that holds one of them, so nothing
-is done about it there: `let_go` is for a process of ours that never returns (`starting/template.py`).
+A fork copies everything else. A lock that another thread holds stays locked in the child for ever, since
+that thread does not exist there; a socket that is open in a second process is closed for its peer
+only when both have closed it. A fork by the user may return to code that holds one of them, so nothing
+is done about it there: `let_go` is for our own children, which never return (`starting/template.py`).
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ _holders: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
 
 
 def renewed(lock: _Lock) -> _Lock:
-    """Have a lock free in the child, whoever holds it here.
+    """Register a lock to be free in forked children, whoever holds it here.
 
     Parameters
     ----------
     lock : threading.Lock or threading.RLock
-        Held for a moment only, around a change that may be seen half done.
+        A lock that is only held briefly, around changes that may be observed half done.
 
     Returns
     -------
     threading.Lock or threading.RLock
-        The same.
+        The same lock.
     """
     _locks.add(lock)
     return lock
 
 
 def not_inherited(holder: _Holder, close: Callable[[_Holder], None]) -> None:
-    """Have an object's descriptors closed in the child.
+    """Register an object whose descriptors are to be closed in forked children.
 
     Parameters
     ----------
     holder : object
-        What holds them.
+        The object that holds the descriptors.
     close : callable
-        Closes them, given the object, and changes nothing for the other process.
+        Closes them, given the object, without affecting the parent.
     """
     _holders[holder] = close
 
 
 def let_go() -> None:
-    """Free the locks and close the descriptors: in a child that has just been forked and never returns."""
+    """Free the registered locks and close the descriptors, in a forked child that never returns."""
     for lock in list(_locks):
         lock._at_fork_reinit()  # noqa: SLF001 - what `threading` and `logging` do with their own
     for holder, close in list(_holders.items()):

@@ -1,8 +1,8 @@
-"""The gaps of structured dtypes: bytes between fields, which no field has.
+"""Padding of structured dtypes: bytes between fields that belong to no field.
 
-``np.dtype(..., align=True)`` has them, and a choice of fields (``array[["x", "z"]]``). Numpy copies field by field, so
-in an array that `numpy.empty` or ``copy`` made they hold what was in that memory before: it would go into
-batches and files. Elements have zeros there.
+``np.dtype(..., align=True)`` has padding, and so has a selection of fields (``array[["x", "z"]]``). Numpy copies field by
+field, so in an array made by `numpy.empty` or ``copy`` the padding has the previous contents of that memory, which
+would get into batches and files. Elements have zeros there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["clear", "copied", "has_gaps", "room"]
 
 @lru_cache(maxsize=256)
 def has_gaps(dtype: np.dtype) -> bool:
-    """Return True if items of a dtype have bytes that belong to no field; of one with objects nobody can tell.
+    """Return True if items of a dtype have padding; unknown, and False, if it contains objects.
 
     Examples
     --------
@@ -41,14 +41,14 @@ def _used(dtype: np.dtype) -> np.ndarray:
 
 
 def room(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An array to be written into, uninitialised but for gaps."""
+    """Return an array for writing, uninitialised except for padding."""
     if dtype.kind == "V" and has_gaps(dtype):
         return np.zeros(shape, dtype)
     return np.empty(shape, dtype)
 
 
 def copied(value: Any) -> Any:
-    r"""A copy of an array or of a struct, zeros in its gaps.
+    r"""Copy an array or a struct, with zeros in its padding.
 
     Examples
     --------
@@ -66,6 +66,6 @@ def copied(value: Any) -> Any:
 
 
 def clear(rows: np.ndarray) -> None:
-    """Zero some rows of a contiguous column, before they are written, where their dtype has gaps."""
+    """Zero rows of a contiguous column before they are written, if their dtype has padding."""
     if rows.dtype.kind == "V" and has_gaps(rows.dtype):
         rows.reshape(-1).view(np.uint8)[:] = 0

@@ -1,4 +1,4 @@
-"""Columns of several parts put together, each row where it belongs."""
+"""Merging columns of several parts, each row at its place."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def _room(column: Any, count: int) -> np.ndarray:
 def merged(
     parts: Sequence[tuple[Any, Any]], count: int, make: Callable[[Any, int], Any] = _room
 ) -> Any:
-    """Put columns of several parts together; None where they do not fit.
+    """Merge columns of several parts; None if they do not fit each other.
 
     Parameters
     ----------
     parts : sequence of (places, columns)
-        Where rows belong, an int64 array or a slice, and a nest of arrays or tensors of as many rows; None in place of a
-        nest: there are none. Those of one slice alone are given as they are.
+        For each part the places of its rows, an int64 array or a slice, and a nest of arrays or tensors of as many rows, or
+        None for no rows. A single part with a slice is returned as it is.
     count : int
         The number of all rows.
     make : callable
-        ``make(column, count)`` gives room for so many rows like those of a column.
+        ``make(column, count)`` allocates `count` rows like those of a column.
     """
     if any(columns is None for _, columns in parts):
         return None

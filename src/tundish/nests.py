@@ -1,4 +1,4 @@
-"""Nests as frameworks and loaders make them: with lists, and with any mapping."""
+"""Mapping over nests of frameworks and loaders, which may contain lists and any mappings."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ def map_nest(
 ) -> Any:
     """Apply a function to every leaf of a nest; containers keep their types.
 
-    Unlike `tundish.spec.map_leaves` this takes a list for a container, as a DataLoader's batches
-    have them, not for an array.
+    Unlike `tundish.spec.map_leaves` this treats a list as a container, as in a DataLoader's batches, not as an array.
 
     Parameters
     ----------
     function : callable
-        Of a leaf.
+        Called with each leaf.
     value : nest
-        Of mappings, lists, tuples and namedtuples.
+        A nest of mappings, lists, tuples and namedtuples.
     is_leaf : callable
-        What is a leaf though it looks like a container.
+        Returns True for a leaf that looks like a container.
 
     Examples
     --------

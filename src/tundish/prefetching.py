@@ -1,7 +1,7 @@
-"""`Prefetcher`: elements are taken ahead of the loop, and the state stays the loop's.
+"""`Prefetcher`: takes elements ahead of the loop, while the state stays that of the loop.
 
-What the bridges to devices have in common: they begin to copy an element before the loop asks for
-it. So each element waits with the state that the source had just after giving it; the iterator's
+It is the common part of the bridges to devices, which begin to copy an element before the loop asks for
+it. So each element waits together with the state that the source had after giving it; the prefetcher's
 own state is that of the last element the loop was given.
 """
 
@@ -37,16 +37,16 @@ class Prefetcher:
     Parameters
     ----------
     source : iterator or iterable
-        ``iter()`` is called of it once, now. The iterator's ``state_dict`` and
-        ``load_state_dict``, or else those of the iterable (as a DataLoader has them), are used if
-        there are any.
+        ``iter()`` is called on it once, now. The iterator's ``state_dict`` and
+        ``load_state_dict``, or else those of the iterable (as of a DataLoader), are used if
+        it has them.
     depth : int
-        How many elements are taken beyond the one that the loop is given.
+        The number of elements to take beyond the one that the loop is given.
 
     Notes
     -----
-    An error of the source is raised where its element would have come; what lies behind it may
-    have been taken by then. An interrupt (any exception that is no `Exception`) is raised at once.
+    An error of the source is raised in its element's place; elements after it may
+    have been taken by then. An interrupt (any exception that is not an `Exception`) is raised at once.
     """
 
     def __init__(self, source: Iterable[Any], depth: int) -> None:
@@ -62,15 +62,15 @@ class Prefetcher:
     # -- what a bridge fills in ----------------------------------------------------------------
 
     def _begin(self, element: Any) -> Any:
-        """Begin to move an element, without waiting."""
+        """Begin to transfer an element, without waiting."""
         return element
 
     def _finish(self, begun: Any) -> Any:
-        """Hand out what `_begin` began."""
+        """Return the element whose transfer `_begin` began."""
         return begun
 
     def _drop(self) -> None:
-        """Give up what was begun and not finished: it is not wanted any more."""
+        """Abandon transfers that were begun and not finished."""
 
     # -- elements ------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class Prefetcher:
 
     @property
     def _stateful(self) -> Any:
-        """Whose state it is: the iterator's, else the iterable's."""
+        """Return the object with the state: the iterator, else the iterable."""
         for candidate in (self._iterator, self._source):
             if all(callable(getattr(candidate, name, None)) for name in _STATEFUL):
                 return candidate
@@ -140,7 +140,7 @@ class Prefetcher:
         return None if stateful is None else stateful.state_dict()
 
     def state_dict(self) -> Any:
-        """Return where the last element that the loop was given left the source.
+        """Return the source's state after the last element that the loop was given.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class Prefetcher:
         return self._source_state() if self._state is _NOT_YET else self._state
 
     def load_state_dict(self, state: Any) -> None:
-        """Go to where a state was taken; what was taken ahead is dropped."""
+        """Load a state, dropping the elements taken ahead."""
         if self._stateful is None:
             kind = type(self._source).__name__
             raise TypeError(f"{kind} has no state_dict and load_state_dict")
@@ -177,7 +177,7 @@ class Prefetcher:
     # -- end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Drop what was taken ahead and close the source; what the loop holds stays its own."""
+        """Drop the elements taken ahead and close the source; the loop's elements stay valid."""
         self._closed = True
         self._ahead.clear()
         self._drop()
@@ -191,12 +191,12 @@ class Prefetcher:
 
 
 def check_depth(depth: int) -> int:
-    """A number of elements ahead.
+    """Check a number of elements to take ahead.
 
     Raises
     ------
     TypeError, ValueError
-        It is no int, or negative.
+        It is not an int, or is negative.
     """
     number = operator.index(depth)
     if number < 0:
@@ -205,7 +205,7 @@ def check_depth(depth: int) -> int:
 
 
 def close_quietly(iterator: Any) -> None:
-    """Close an iterator that can be closed; others end when they are dropped."""
+    """Close an iterator that has a ``close``; others end when they are collected."""
     close = getattr(iterator, "close", None)
     if close is not None:
         close()

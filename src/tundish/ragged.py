@@ -1,4 +1,4 @@
-"""Batches of rows that differ in length, as plain arrays."""
+"""`Ragged` and `Sparse`: batches of rows of different shapes, as plain arrays."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Ragged(NamedTuple):
 
 
 def _filling(default_value: Any, values: np.ndarray) -> Any:
-    """Return what stands where no value is: zero, or an empty text of the kind that the values are."""
+    """Return the default filling: zero, or an empty text of the values' type."""
     if default_value is None:
         if not values.dtype.hasobject:
             return np.zeros((), values.dtype)
@@ -170,7 +170,7 @@ def _filling(default_value: Any, values: np.ndarray) -> Any:
 
 
 class RaggedRows:
-    """A `Ragged` as one leaf: something with a length and rows, as an array has them."""
+    """A `Ragged` treated as one leaf, with a length and rows like an array."""
 
     __slots__ = ("ragged",)
     ndim = 2
@@ -187,9 +187,9 @@ class RaggedRows:
 
 
 def ragged_apart(value: Any) -> Any:
-    """A nest whose every `Ragged` is one leaf, a `RaggedRows`.
+    """Replace every `Ragged` in a nest by one leaf, a `RaggedRows`.
 
-    A batch of them, whose `row_splits` have two dimensions, is a nest of two arrays as it stands.
+    A batch of them, whose `row_splits` have two dimensions, stays a nest of two arrays.
     """
     kind = type(value)
     if kind is Ragged and len(value.row_splits.shape or ()) == 1:

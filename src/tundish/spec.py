@@ -2,7 +2,7 @@
 
 A *leaf* is a numpy array or scalar, a ``str``, ``bytes``, a dataset, or any other object (which is
 passed on as it is and pickled between processes). A list is an array, as in tf.data, and so is what is like an
-array (`tundish.arraylikes`). `normalise` gives every value its one numpy form, `flatten` takes a nest apart,
+array (`tundish.arraylikes`). `normalise` converts a value to its one numpy form, `flatten` splits a nest,
 `ArraySpec` describes a leaf.
 """
 
@@ -205,12 +205,12 @@ class DatasetSpec:
 
 
 class Nested:
-    """The base of leaves that are datasets."""
+    """The base class of leaves that are datasets."""
 
     __slots__ = ()
 
     def _as_element(self) -> Any:
-        """The same, in the form in which it is an element."""
+        """Return the form in which it is an element."""
         raise NotImplementedError
 
     def _leaf_spec(self) -> DatasetSpec:
@@ -224,7 +224,7 @@ def is_namedtuple(cls: type) -> bool:
 
 
 def normalise(value: Any) -> Any:
-    """Give a value its numpy form; nests keep their structure.
+    """Convert a value to its numpy form; nests keep their structure.
 
     Ints become int64, floats float64, bools bool_, complex complex128; lists become arrays;
     zero-dimensional arrays become scalars; ``str`` and ``bytes`` stay. Arrays of a class derived from
@@ -270,7 +270,7 @@ def normalise(value: Any) -> Any:
 
 
 def _plain_array(array: np.ndarray) -> np.ndarray:
-    """An array of a derived class as numpy's own: that is what comes out of shared memory."""
+    """Convert an array of a derived class to numpy's own, as it would come out of shared memory."""
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         masked = np.count_nonzero(np.ma.getmaskarray(array))
         raise SpecError(
@@ -334,7 +334,7 @@ _SCALARS: dict[type, Callable[[Any], Any]] = {
 
 
 def flatten(value: Any) -> tuple[list[Any], Tree]:
-    """Take a nest apart into its leaves and its structure.
+    """Split a nest into its leaves and its structure.
 
     Returns
     -------
@@ -383,7 +383,7 @@ def _unflatten(tree: Tree, leaves: Any) -> Any:
 
 
 def paths(tree: Tree, prefix: str = "") -> list[str]:
-    """Name every leaf, in `flatten`'s order: ``['image']``, ``[0].label``, ...
+    """Return the paths of all leaves, in `flatten`'s order: ``['image']``, ``[0].label``, ...
 
     Examples
     --------
@@ -411,7 +411,7 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def leaf_key(leaf: Any) -> tuple[Any, tuple[int, ...]] | type:
-    """Return what must be equal for two leaves to stand in one array.
+    """Return what must be equal for two leaves to be in one array.
 
     Returns
     -------
@@ -425,9 +425,9 @@ def leaf_key(leaf: Any) -> tuple[Any, tuple[int, ...]] | type:
 
 
 def dtype_of(leaf: Any) -> np.dtype | None:
-    """The numpy dtype of an array, a number, or what passes for one (jax's arrays); None for any other object.
+    """Return the numpy dtype of an array, a number, or an array-like (jax's arrays); None for any other object.
 
-    An object's attributes are its own affair: one that is a dict by another name may raise KeyError.
+    Attributes of an object may fail: a dict-like one may raise KeyError.
     """
     if isinstance(leaf, (np.ndarray, np.generic)):
         return leaf.dtype
@@ -439,12 +439,12 @@ def dtype_of(leaf: Any) -> np.dtype | None:
 
 
 def show_key(key: tuple[Any, tuple[int, ...]] | type) -> str:
-    """Name a leaf's key for a message: ``float32 (3, 4)``, ``str``."""
+    """Return a leaf's key for a message: ``float32 (3, 4)``, ``str``."""
     return key.__name__ if isinstance(key, type) else f"{key[0]} {key[1]}"
 
 
 def spec_of(value: Any) -> Any:
-    """The nest of `ArraySpec` of one normalised element.
+    """Return the nest of `ArraySpec` of one normalised element.
 
     Examples
     --------
@@ -466,7 +466,7 @@ def _kept(dtype: np.dtype) -> Any:
 
 
 def nbytes_of(element: Any) -> int:
-    """Return about how many bytes an element takes: of its arrays, numbers and texts."""
+    """Return the approximate size of an element in bytes: of its arrays, numbers and texts."""
     leaves, _ = flatten(element)
     return sum(map(_leaf_nbytes, leaves))
 
@@ -478,7 +478,7 @@ def _leaf_nbytes(leaf: Any) -> int:
 
 
 def copy_element(value: Any) -> Any:
-    """Copy what the caller must not share: read-only arrays become private, writable ones."""
+    """Copy what must not be shared with the caller: read-only arrays are copied to writable ones."""
     kind = type(value)
     if kind in _KEEP:
         return value
@@ -492,7 +492,7 @@ def copy_element(value: Any) -> Any:
 
 
 def _is_immutable(value: np.ndarray) -> bool:
-    """Return True if an array's memory is never written again, a file's or an Arrow table's: it may be shared."""
+    """Return True if an array's memory never changes (a file's, an Arrow table's), so that it may be shared."""
     base = value.base
     if isinstance(base, np.ndarray):
         base = base.base
@@ -518,7 +518,7 @@ def same_structure(first: Tree, second: Tree) -> bool:
 
 
 def show_tree(tree: Tree) -> str:
-    """Name a structure for a message: ``{'a': *, 'b': (*, *)}``."""
+    """Return a structure for a message: ``{'a': *, 'b': (*, *)}``."""
     if tree is None:
         return "*"
     kind, keys, subtrees = tree

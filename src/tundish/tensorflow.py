@@ -127,7 +127,7 @@ def from_tf_dataset(dataset: Any) -> Dataset:
 
 
 class _Elements:
-    """The passes over a pipeline. It runs in the consumer's process and is not sent to workers."""
+    """The passes over a pipeline; it stays in the consumer's process."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -140,7 +140,7 @@ class _Elements:
 
 
 class _Elsewhere:
-    """The stand-in for a tf.data pipeline in workers, whose plan names the generator that runs it."""
+    """A stand-in for a tf.data pipeline in workers, which only need the plan and not the pipeline."""
 
     def __call__(self) -> Any:
         raise RuntimeError("a tf.data pipeline runs only in the process in which it was made")

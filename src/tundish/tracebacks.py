@@ -1,7 +1,7 @@
-"""Tracebacks and warnings as their reader wants them: the lines of the caller, without those of this library.
+"""Tracebacks and warnings that point to the caller's lines, not to this library's.
 
-An error's traceback is cut where it leaves the library. What arises in the library itself, and is no error that
-it raises on purpose, keeps all frames: whoever reports it needs them.
+An error's traceback is cut where it leaves the library. Errors that the library does not raise on purpose
+keep all frames, for a bug report.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ _FILTERING = [True]
 
 
 def set_filtering(enabled: bool) -> None:
-    """Set whether frames are left out from now on, in this process."""
+    """Set whether frames are removed from now on, in this process."""
     _FILTERING[0] = enabled
 
 
 def filtering() -> bool:
-    """Return True if frames are left out."""
+    """Return True if frames are removed."""
     return _FILTERING[0]
 
 
 def hide_frames(error: BaseException, *, meant: tuple[type[BaseException], ...] = ()) -> None:
-    """Take the library's frames out of the traceback of an error that is about to leave it.
+    """Remove the library's frames from the traceback of an error that is about to leave it.
 
-    The first stays: it is the one that was called.
+    The first frame, that of the public method, is kept.
 
     Parameters
     ----------
     error : BaseException
-        It is changed.
+        The error, which is changed.
     meant : tuple of types
-        Errors that the library raises on purpose here, beside its own.
+        Errors that the library raises on purpose here, besides its own.
     """
     first = error.__traceback__
     if first is None or not _FILTERING[0]:
@@ -67,7 +67,7 @@ def hide_frames(error: BaseException, *, meant: tuple[type[BaseException], ...] 
 
 
 def callers_level() -> int:
-    """The ``stacklevel`` by which a warning of the calling function names the line outside this library."""
+    """Return the ``stacklevel`` that makes a warning name the line outside this library."""
     level, frame = 1, sys._getframe(1)  # noqa: SLF001 - the public `inspect` is slow
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         level, frame = level + 1, frame.f_back
