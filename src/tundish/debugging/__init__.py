@@ -1,4 +1,4 @@
-"""Checks of values: tf.debugging's, as functions over numpy values and as functions to `map`.
+"""Checks of values: tf.debugging's, as functions over numpy values and as functions for `map`.
 
 Every check gives back what it is given, so that it is a step of a pipeline as it stands:
 ``ds.map(td.debugging.assert_non_negative)``. With more arguments, or over a part of an element,

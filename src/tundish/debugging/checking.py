@@ -1,4 +1,4 @@
-"""Every element of every node checked for nan and infinity: `enable_check_numerics`."""
+"""`enable_check_numerics`: checks every element of every node for nan and infinity."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NumericsProbe:
     inner: bool = field(default=False, compare=False)
 
     def bound(self, context: Context) -> NumericsProbe:
-        """The same for one plan, whose functions it names."""
+        """Return the probe for one plan, whose functions it names."""
         limit, told = self.path_length_limit, {}
         for node in context.nodes:
             functions = functions_of(node).values()

@@ -1,4 +1,4 @@
-"""The check of a condition that the caller has evaluated."""
+"""`Assert`: the check of a condition that the caller has evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions of all comparisons: leaf by leaf, in one pass, and where a condition does not hold.
+"""Evaluation of comparisons: leaf by leaf, in one pass, with the entries that fail.
 
 Nothing of an array's size is made while the condition holds: against one number an array's least
 or largest entry decides, and two arrays are compared in pieces that stay in the cache.
@@ -83,12 +83,12 @@ def is_inexact(dtype: np.dtype) -> bool:
 
 
 def _has_quick_extremes(x: Any) -> bool:
-    """Floats of 16 bits have not: numpy compares them one by one. A nan is the extreme."""
+    """Return False for floats of 16 bits, whose extremes numpy finds slowly. A nan is the extreme."""
     return x.dtype.kind in "iumM" or (x.dtype.kind == "f" and x.dtype.itemsize > 2)
 
 
 def _weak_dtype(x: Any, operands: tuple[Any, ...]) -> np.dtype | None:
-    """Return for a Python number beside floats their dtype, as in numpy's own functions; None: its own."""
+    """Return the float dtype that a Python number takes beside floats, as in numpy's functions; else None."""
     if type(x) not in {int, float}:
         return None
     others = [o.dtype for o in operands if isinstance(o, (np.ndarray, np.generic))]
@@ -96,7 +96,7 @@ def _weak_dtype(x: Any, operands: tuple[Any, ...]) -> np.dtype | None:
 
 
 def pieces(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-    """Arrays that broadcast, in pieces of at most `PIECE` entries, in the order of memory."""
+    """Yield arrays that broadcast, in pieces of at most `PIECE` entries, in the order of memory."""
     if all(array.flags.c_contiguous for array in arrays) and len({a.shape for a in arrays}) == 1:
         flat = [array.reshape(-1) for array in arrays]
         for first in range(0, flat[0].size, PIECE):
@@ -115,7 +115,7 @@ def broken(condition: Condition, *operands: Any) -> np.ndarray:
 
 
 def first_of(mask: np.ndarray, most: int | None) -> tuple[tuple[int, ...], ...]:
-    """Indices of the first entries that are true, in C order; all of them if `most` is None."""
+    """Return indices of the first true entries, in C order; all of them if `most` is None."""
     flat = mask.reshape(-1)
     places: list[int] = []
     for first in range(0, flat.size, PIECE):
@@ -133,7 +133,7 @@ ORDERS = frozenset({np.less, np.less_equal, np.greater, np.greater_equal})
 
 @dataclass(frozen=True)
 class Asked:
-    """The leaves that are compared, and what the caller wants to be told.
+    """The leaves that are compared, and the caller's message options.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class Asked:
 def compare(
     symbol: str, condition: Condition, x: Any, y: Any, told: tuple[str | None, int | None]
 ) -> Any:
-    """Fail unless a condition holds in all leaves; give back x.
+    """Raise unless a condition holds in all leaves; return x.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def compare(
 
 
 def _operands(x: Any, y: Any, names: tuple[str, str]) -> tuple[Any, Any]:
-    """Both as numpy compares them: a Python number, or a list of them, takes the other's dtype."""
+    """Convert operands as numpy compares them: a Python number, or a list of them, takes the other's dtype."""
     a = x if type(x) in NUMBERS else array_of(x, names[0])
     b = y if type(y) in NUMBERS else array_of(y, names[1])
     if isinstance(x, (list, tuple)):
@@ -199,7 +199,7 @@ def _operands(x: Any, y: Any, names: tuple[str, str]) -> tuple[Any, Any]:
 
 
 def _has_texts(value: Any) -> bool:
-    """Return True if there is a text in an array; of an empty one nothing is known, and nothing asked."""
+    """Return True if an array contains text; False for an empty one."""
     array = np.asarray(value)
     return array.dtype.kind == "O" and (not array.size or any(type(e) is bytes for e in array.flat))
 
@@ -246,7 +246,7 @@ def decide(text: str, condition: Condition, operands: tuple[Any, ...], asked: As
 def _describe(
     text: str, mask: np.ndarray, indices: tuple[tuple[int, ...], ...], asked: Asked
 ) -> tuple[str, tuple[str, ...]]:
-    """The condition that does not hold; shapes, dtypes, and the first entries, a line each."""
+    """Return the failed condition, and lines with shapes, dtypes and the first failing entries."""
     arrays = [np.broadcast_to(array_of(value, name), mask.shape) for name, value in asked.sides]
     if not mask.ndim:
         lines = [
@@ -264,5 +264,5 @@ def _describe(
 
 
 def entry(value: Any) -> str:
-    """One entry for a message; a text in quotes."""
+    """Return an entry for a message; text in quotes."""
     return repr(value) if isinstance(value, TEXTS) else str(value)

@@ -1,4 +1,4 @@
-"""Checks of dtypes and of what kind of object a value is; no entry of a number array is looked at."""
+"""Checks of dtypes and of the kind of an object, without looking at entries of arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dumps of what every node gives, noted in files as it runs: `enable_dump_debug_info`."""
+"""`enable_dump_debug_info`: records what every node gives in files as it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions of a plan, by name and by where they were written."""
+"""The functions of a plan, by name and source location."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def functions_of(node: Any) -> dict[str, Callable[..., Any]]:
-    """The user's functions that a node, or a function of ours, holds in its fields; by field."""
+    """Return the user's functions in a node's, or a library function's, fields, by field."""
     found: dict[str, Callable[..., Any]] = {}
     for each in fields(node):
         value = getattr(node, each.name)
@@ -38,7 +38,7 @@ def _is_ufunc(value: Any) -> bool:
 
 
 def code_of(function: Any) -> CodeType | None:
-    """Return the code that a function runs, without what wraps it; None of what is not written in Python."""
+    """Return a function's code without its wrappers; None if it is not written in Python."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -49,7 +49,7 @@ def code_of(function: Any) -> CodeType | None:
 
 
 def named(function: Any, path_length_limit: int | None = None) -> str:
-    """A function's name and place: ``load (train.py:12)``.
+    """Return a function's name and location: ``load (train.py:12)``.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def named(function: Any, path_length_limit: int | None = None) -> str:
 
 
 def shortened(path: str, most: int | None) -> str:
-    """The end of a path, where it is longer than `most` characters.
+    """Shorten a path to its last `most` characters.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Settings of a dump, what is dumped and where to: `DebugInfo`, and what it may be."""
+"""`DebugInfo`: the settings of a dump, and checks of them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class DebugInfo:
 
 
 def check_root(dump_root: Any) -> str:
-    """The absolute path of a folder, which may still be to make."""
+    """Return the absolute path of a folder, which may not exist yet."""
     root = os.fspath(dump_root)
     if isinstance(root, bytes):
         raise TypeError("dump_root must be a str or a path, not bytes")
@@ -85,7 +85,7 @@ def check_root(dump_root: Any) -> str:
 
 
 def check_mode(mode: Any) -> str:
-    """One of `MODES`."""
+    """Check a mode: one of `MODES`."""
     if not isinstance(mode, str):
         raise TypeError(f"tensor_debug_mode must be a str, not {type(mode).__name__}")
     if mode not in MODES:
@@ -94,7 +94,7 @@ def check_mode(mode: Any) -> str:
 
 
 def check_regex(op_regex: Any) -> str | None:
-    """A regular expression."""
+    """Check a regular expression."""
     if op_regex is None:
         return None
     if not isinstance(op_regex, str):
@@ -107,7 +107,7 @@ def check_regex(op_regex: Any) -> str | None:
 
 
 def check_dtypes(wanted: Any) -> tuple[str, ...] | Callable[[Any], bool] | None:
-    """Names of dtypes, or a function."""
+    """Check names of dtypes, or a function."""
     if wanted is None or (callable(wanted) and not isinstance(wanted, type)):
         return wanted
     if isinstance(wanted, (str, type)) or not isinstance(wanted, Iterable):

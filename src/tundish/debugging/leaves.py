@@ -1,4 +1,4 @@
-"""The leaves of what is checked: which they are, as arrays, and how a message names them."""
+"""The leaves of a checked value: as arrays, and by their names in messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_nest(value: Any) -> bool:
 
 
 def leaves_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """The leaves with their paths: ``("['image']", array)``; of no nest, ``("", value)``.
+    """Yield leaves with their paths: ``("['image']", array)``; ``("", value)`` for a single leaf.
 
     A dict or a namedtuple is a nest, and within it a tuple too. Outside of one a tuple is an
     array, as it is for tensorflow.
@@ -51,7 +51,7 @@ def _inside(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def pairs_of(x: Any, y: Any) -> Iterator[tuple[str, str, Any, Any]]:
-    """Leaf by leaf: the path in x, that in y, and both leaves; a `y` without leaves is for all."""
+    """Yield leaves in pairs: the path in x, that in y, and both leaves; a `y` without a nest is used for all."""
     if not is_nest(y):
         for path, leaf in leaves_of(x):
             yield path, "", leaf, y
@@ -68,7 +68,7 @@ def pairs_of(x: Any, y: Any) -> Iterator[tuple[str, str, Any, Any]]:
 
 
 def array_of(value: Any, name: str) -> np.ndarray:
-    """A leaf as an array, without a copy where it is one.
+    """Return a leaf as an array, without a copy if it is one.
 
     Texts become arrays of objects: numpy's own cut off trailing zeros. Of a `Ragged` or a
     `Sparse`, its values.
@@ -92,7 +92,7 @@ def array_of(value: Any, name: str) -> np.ndarray:
 
 
 def dtype_of(value: Any, name: str) -> np.dtype | type:
-    """A leaf's dtype: ``str`` or ``bytes`` for texts, else numpy's; of Python numbers 64 bits."""
+    """Return a leaf's dtype: ``str`` or ``bytes`` for text, else numpy's; 64 bits for Python numbers."""
     if isinstance(value, TEXTS):
         return str if isinstance(value, str) else bytes
     array = array_of(value, name)
@@ -104,12 +104,12 @@ def dtype_of(value: Any, name: str) -> np.dtype | type:
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a dtype, or of ``str``, ``bytes``, ``object``."""
+    """Return the name of a dtype, or of ``str``, ``bytes``, ``object``."""
     return dtype.__name__ if isinstance(dtype, type) else str(dtype)
 
 
 def show(value: Any) -> str:
-    """A leaf's dtype and shape: ``float32 (2, 3)``."""
+    """Return a leaf's dtype and shape: ``float32 (2, 3)``."""
     if isinstance(value, (*NUMBERS, *TEXTS)):
         return type(value).__name__
     if isinstance(value, Sparse):
@@ -122,7 +122,7 @@ def show(value: Any) -> str:
 
 
 def check_message(message: Any) -> str:
-    """`message`: None or a text.
+    """Check `message`: None or a text.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def check_message(message: Any) -> str:
 
 
 def check_summarize(summarize: Any) -> int | None:
-    """`summarize`: how many entries a message shows; None for all of them."""
+    """Check `summarize`: the number of entries in a message; None for all of them."""
     if summarize is None:
         return 3
     if isinstance(summarize, bool) or not isinstance(summarize, (int, np.integer)):

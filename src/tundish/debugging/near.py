@@ -104,7 +104,7 @@ def _near(x: Any, y: Any, rtol: Any, atol: Any) -> Any:
 
 
 def epsilon(dtype: np.dtype) -> float:
-    """The distance of 1 and the next larger number of a float dtype."""
+    """Return the distance between 1 and the next larger number of a float dtype."""
     if dtype.kind == "f":
         return float(np.finfo(dtype).eps)
     one = np.ones(1, dtype)

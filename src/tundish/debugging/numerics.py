@@ -1,4 +1,4 @@
-"""Checks for numbers that are none: nan and infinities."""
+"""Checks for nan and infinity."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check_numerics(tensor: Any, message: str | None = None, name: str | None = N
 
 
 def has_numbers(leaf: Any) -> bool:
-    """Return True if there may be a nan in a leaf: not in a text, None, or an object of the user's."""
+    """Return True if a leaf may contain nan: text, None and the user's objects cannot."""
     return isinstance(leaf, (float, complex, list, tuple)) or hasattr(leaf, "dtype")
 
 
@@ -127,7 +127,7 @@ _INFINITY: dict[str, int] = {
 
 
 def parts_of(array: np.ndarray) -> list[np.ndarray]:
-    """The real and the imaginary part of complex numbers; others as they are."""
+    """Return the real and the imaginary part of complex numbers; other arrays as they are."""
     if array.dtype.kind != "c":
         return [array]
     if array.flags.c_contiguous and array.ndim:
@@ -136,7 +136,7 @@ def parts_of(array: np.ndarray) -> list[np.ndarray]:
 
 
 def all_finite(array: np.ndarray) -> bool:
-    """Return True if no entry is nan or infinite; true of what has neither.
+    """Return True if no entry is nan or infinite, including arrays that cannot contain them.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def _part_is_finite(array: np.ndarray) -> bool:
 
 @dataclass(frozen=True)
 class Health:
-    """The counts of an array's values that are not finite; a complex one counts once, nan before infinity.
+    """Counts of an array's values that are not finite; a complex one counts once, nan before infinity.
 
     Attributes
     ----------
@@ -223,7 +223,7 @@ def is_finite(leaf: Any) -> bool:
 
 
 def health_of(leaf: Any) -> Health:
-    """Count what is not finite in a floating leaf.
+    """Count the values of a floating leaf that are not finite.
 
     Examples
     --------
@@ -241,7 +241,7 @@ def health_of(leaf: Any) -> Health:
 
 
 def first_bad(leaf: Any, most: int) -> tuple[tuple[int, ...], ...]:
-    """Return where the first values stand that are not finite, in C order."""
+    """Return indices of the first values that are not finite, in C order."""
     return first_of(np.asarray(~np.isfinite(np.asarray(leaf))), most)
 
 

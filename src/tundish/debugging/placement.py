@@ -1,4 +1,4 @@
-"""Places where operators run, told as it happens: `set_log_device_placement`."""
+"""`set_log_device_placement`: logs where operators run, as they do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlacementProbe:
-    """Tells the first element of each operator in each process and thread.
+    """Logs the first element of each operator in each process and thread.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class PlacementProbe:
     told: set[Any] = field(default_factory=set, compare=False)
 
     def bound(self, context: Context) -> PlacementProbe:
-        """The same for one iterator; of an inner dataset, for the iterator that it is read in."""
+        """Return the probe for one iterator; for an inner dataset, that of the iterator that reads it."""
         kinds: dict[str, list[str]] = {"ordering": [], "joining": [], "making": []}
         for node in context.nodes:
             if not node.transparent:
@@ -57,7 +57,7 @@ class PlacementProbe:
         )
 
     def see(self, label: str, element: Any, origin: tuple[int, Any] | None = None) -> None:
-        """Tell where an operator is, once."""
+        """Log where an operator runs, once."""
         here = self._here()
         if origin is not None:
             self._tell([label] if label in self.making else [], here)

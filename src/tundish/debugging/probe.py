@@ -1,4 +1,4 @@
-"""Notes elements in the files of the process that it is in: `DumpProbe`."""
+"""`DumpProbe`: records elements in files of its process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ITERATORS = itertools.count()
 
 
 class Opened:
-    """The ring of a dump in this process: begun with the first element, and anew after a fork."""
+    """The files of a dump in this process, opened with the first element, and again after a fork."""
 
     def __init__(self, info: DebugInfo) -> None:
         self._info = info
@@ -39,7 +39,7 @@ class Opened:
         self._ring: LineRing | None = None
 
     def ring(self) -> LineRing:
-        """The ring."""
+        """The open files."""
         ring, pid = self._ring, os.getpid()
         if ring is not None and pid == self._pid:
             return ring
@@ -54,14 +54,14 @@ class Opened:
             return self._ring
 
     def close(self) -> None:
-        """Close the file; whoever still notes elements opens it again."""
+        """Close the file; it is opened again for further elements."""
         if self._ring is not None:
             self._ring.close()
 
 
 @dataclass(frozen=True)
 class DumpProbe:
-    """Notes elements in the files of the process that it is in.
+    """Records elements in files of its process.
 
     Parameters
     ----------
@@ -85,14 +85,14 @@ class DumpProbe:
             object.__setattr__(self, "opened", Opened(self.info))
 
     def bound(self, context: Context) -> DumpProbe:
-        """The same for one iterator; of a dataset that a function makes it is the function's."""
+        """Return the probe for one iterator; for a function's dataset it names the function."""
         plan = " -> ".join(context.label(node) for node in context.nodes)
         if context.prefix:
             return replace(self, plan=f"{plan} within {self.plan}")
         return replace(self, plan=plan, iterator=f"{os.getpid()}.{next(_ITERATORS)}")
 
     def see(self, label: str, element: Any, origin: tuple[int, Any] | None = None) -> None:
-        """Note what a node gave."""
+        """Record what a node gave."""
         info = self.info
         if not info.names(label):
             return
@@ -113,7 +113,7 @@ class DumpProbe:
 
 
 def _told(path: str, leaf: Any, key: Any, mode: str) -> dict[str, Any]:
-    """A leaf as it is noted."""
+    """Return the record of a leaf."""
     dtype, shape = (key, ()) if isinstance(key, type) else key
     told: dict[str, Any] = {"path": path, "dtype": dtype_name(dtype), "shape": shape}
     if mode in ("NO_TENSOR", "SHAPE"):
@@ -132,7 +132,7 @@ def _told(path: str, leaf: Any, key: Any, mode: str) -> dict[str, Any]:
 
 
 def _range(leaf: Any) -> list[Any] | None:
-    """Least, largest and mean of the finite values of a real leaf; None where there is none."""
+    """Return least, largest and mean of a real leaf's finite values; None if there are none."""
     dtype = dtype_of(leaf)
     if dtype is None or dtype.kind not in "biuf":
         if not is_floating(leaf) or (dtype is not None and dtype.kind == "c"):
@@ -153,7 +153,7 @@ def _range(leaf: Any) -> list[Any] | None:
 
 
 def _values(leaf: Any) -> dict[str, Any] | None:
-    """The values of a leaf, as text or as the bytes of a .npy file; None where they are left out."""
+    """Return the values of a leaf, as text or as the bytes of a .npy file; None if they are left out."""
     if isinstance(leaf, str):
         return {"str": leaf} if len(leaf) <= MOST_VALUE_BYTES else None
     if isinstance(leaf, bytes):

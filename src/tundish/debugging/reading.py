@@ -1,4 +1,4 @@
-"""Reading of the files of a dump: `read_dump`."""
+"""`read_dump`: reads the files of a dump."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOKS = 5
 
 @dataclass(frozen=True)
 class DumpedLeaf:
-    """The notes on one leaf; what the mode leaves out is None.
+    """The record of one leaf; what the mode leaves out is None.
 
     Attributes
     ----------
@@ -60,13 +60,13 @@ class DumpedLeaf:
 
     @property
     def spec(self) -> str:
-        """Dtype and shape in words: ``float32 [3, 4]``."""
+        """Dtype and shape as text: ``float32 [3, 4]``."""
         return f"{self.dtype} {list(self.shape)}" if self.shape else self.dtype
 
 
 @dataclass(frozen=True)
 class DumpedProcess:
-    """A process that has written into the folder.
+    """A process that has written to the folder.
 
     Attributes
     ----------
@@ -122,18 +122,18 @@ class DumpRecord:
 
     @property
     def delivered(self) -> bool:
-        """True if it is an element as the consumer got it."""
+        """True if it is an element as delivered to the consumer."""
         return self.origin is None
 
     @property
     def finite(self) -> bool:
-        """True if nothing was noted that is not finite."""
+        """True if no recorded value is nan or infinite."""
         return all(leaf.finite is not False for leaf in self.leaves)
 
 
 @dataclass(frozen=True)
 class DumpedNode:
-    """The notes on one node.
+    """A summary of one node's records.
 
     Attributes
     ----------
@@ -267,7 +267,7 @@ def read_dump(dump_root: str | os.PathLike[str]) -> Dump:
 
 
 def _newest(paths: list[Path]) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], int]:
-    """The newest records of one writer with their heads, in order, and how many lines are left out.
+    """Return one writer's newest records with their headers, in order, and the number of skipped lines.
 
     Both files are opened before one is read: a newer one may take the place of either meanwhile. Who
     writes may be so fast that their turns are far apart: records are missing between them, and both are
@@ -299,7 +299,7 @@ def _opened(path: Path) -> io.FileIO | None:
 
 
 def _read(path: Path, file: io.FileIO) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
-    """The head of a file, its records, and how many of its lines are left out."""
+    """Return a file's header, its records, and the number of its skipped lines."""
     with file:
         data = read_all(file, _MOST_BYTES)
     lines = data.split(b"\n")

@@ -1,4 +1,4 @@
-"""The files that a dump is: one process writes lines, of which the newest are kept.
+"""The files of a dump: a process writes lines, of which the newest are kept.
 
 Two files take turns: when the one that is written is full, a new one takes the place of the other in
 one step, its first record already in it. So the newest lines always stand in them, as many as are to
@@ -29,13 +29,13 @@ MOST_BYTES = 64 * 2**20
 
 
 def checked_line(text: str) -> bytes:
-    """A line as it is written: the crc32 of a text, and the text."""
+    """Return a line for a file: the crc32 of a text, and the text."""
     data = text.encode()
     return b"%08x %b\n" % (zlib.crc32(data), data)
 
 
 def parse_line(line: bytes) -> Any:
-    """Return what a line holds; None where it was cut off, or changed."""
+    """Parse a line; None if it was cut off, or changed."""
     head, _, data = line.partition(b" ")
     try:
         return parse_json(data) if int(head, 16) == zlib.crc32(data) else None
@@ -47,7 +47,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)
 
 
 class LineRing:
-    """Lines of one process in a folder.
+    """The lines of one process, in files of a folder.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class LineRing:
         self._ended = False
 
     def add(self, text: str) -> None:
-        """Write the text of a record: JSON without its number, as ``, "key": value}``."""
+        """Write a record, given as JSON without its number: ``, "key": value}``."""
         with self._lock:
             if self._ended:
                 return
@@ -105,7 +105,7 @@ class LineRing:
             self._lines += 1
 
     def close(self) -> None:
-        """Close the file; what is added later opens it again."""
+        """Close the file; it is opened again for further records."""
         with self._lock:
             self._close()
 
@@ -117,7 +117,7 @@ class LineRing:
         return self._size > 0 and (self._lines >= self._size or self._bytes >= MOST_BYTES)
 
     def _begin(self, line: bytes) -> None:
-        """Put a new file in the place of the other: its head and a first record, never less."""
+        """Replace the older file by a new one, atomically with its header and first record."""
         self._close()
         self._turn += 1
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ Size = int | np.ndarray
 
 
 def sizes_of(value: Any, name: str) -> list[Size]:
-    """The sizes of a leaf's dimensions, nothing of it copied."""
+    """Return the sizes of a leaf's dimensions, without copying it."""
     if isinstance(value, Sparse):
         return [int(size) for size in value.dense_shape]
     if isinstance(value, Ragged) and np.ndim(value.row_splits) == 1:
@@ -25,13 +25,13 @@ def sizes_of(value: Any, name: str) -> list[Size]:
 
 
 def shown(sizes: Iterable[Size]) -> str:
-    """A shape for a message: ``(2, ragged, 3)``."""
+    """Return a shape for a message: ``(2, ragged, 3)``."""
     texts = [str(size) if isinstance(size, int) else "ragged" for size in sizes]
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
 def rank_of(rank: Any) -> int:
-    """`rank`: one whole number."""
+    """Check `rank`: a single integer."""
     if isinstance(rank, (list, tuple)) or np.ndim(rank) != 0:
         raise ValueError(f"a rank must be one int, not {rank!r}")
     if isinstance(rank, np.ndarray):
@@ -249,7 +249,7 @@ def assert_shapes(
 
 
 def check_shapes(named: list[tuple[str, Any, Any]], message: str = "", data: Any = None) -> None:
-    """Check as `assert_shapes` does, over arrays that have names: (name, array, shape)."""
+    """Check like `assert_shapes`, over named arrays: (name, array, shape)."""
     wanted = [
         (name, sizes_of(value, name), _symbols(name, shape), value, shape)
         for name, value, shape in named
@@ -291,7 +291,7 @@ def check_shapes(named: list[tuple[str, Any, Any]], message: str = "", data: Any
 
 
 def _symbols(name: str, shape: Any) -> tuple[list[Any], bool]:
-    """The sizes of a wanted shape, and whether they are those of the last dimensions only."""
+    """Return the sizes of a wanted shape, and True if they are only those of the last dimensions."""
     if not hasattr(shape, "__iter__"):
         raise ValueError(f"the shape of {name} must be an iterable of sizes, not {shape!r}")
     symbols = list(shape)
@@ -311,7 +311,7 @@ def _is_rest(symbol: Any) -> bool:
 
 
 def _size_in(symbol: Any) -> int | None:
-    """The number that a symbol is or spells."""
+    """Return the number that a symbol is or spells."""
     try:
         return int(symbol)
     except (TypeError, ValueError):

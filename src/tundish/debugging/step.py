@@ -1,4 +1,4 @@
-"""A check as a step of a pipeline: with its arguments, over a whole element or a part of it."""
+"""A check as a step of a pipeline: with its arguments, for a whole element or a part of it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Checked:
         check_shapes(named, check_message(given.get("message")), given.get("data"))
 
     def _part(self, element: Any) -> Any:
-        """The part as a nest, in which errors find its path."""
+        """Return the part as a nest, so that errors have its path."""
         if self.key is None:
             return _as_nest(element)
         keys = self.key if isinstance(self.key, tuple) else (self.key,)
@@ -81,7 +81,7 @@ def _has_field(part: Any, key: Any) -> bool:
 
 
 def _as_nest(element: Any) -> Any:
-    """A tuple as a dict by its numbers: outside of a nest a tuple would be an array."""
+    """Convert a tuple to a dict by index, since outside a nest a tuple would be an array."""
     return dict(enumerate(element)) if type(element) is tuple else element
 
 

@@ -1,4 +1,4 @@
-"""A distributed dataset: the part of it that is this process's."""
+"""Distributed datasets: one process's part of a dataset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DistributedDataset:
-    """The part of a dataset that is this process's, in steps that all processes have.
+    """One process's part of a dataset, in steps that all processes have.
 
     Made by `distribute_dataset` and `distribute_datasets_from_function`. ``iter`` gives a
     `DistributedIterator`; as of a `Dataset`, the second one is iteration 1.
@@ -99,7 +99,7 @@ class DistributedDataset:
 
     @property
     def cardinality(self) -> int:
-        """The number of steps, as far as the plan tells: else INFINITE or UNKNOWN."""
+        """The number of steps, if the plan determines it; else INFINITE or UNKNOWN."""
         return self._cardinality
 
     @property
@@ -109,7 +109,7 @@ class DistributedDataset:
 
     @property
     def context(self) -> InputContext:
-        """The number of this process, and how many there are."""
+        """The number of this process, and the number of processes."""
         return self._context
 
     def reduce(self, initial_state: Any, reduce_fn: Callable[[Any, Any], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Division of a dataset over processes: the plan that this one runs, and what its steps are."""
+"""Division of a dataset over processes: the plan that this process runs, and its steps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Uneven = Literal["drop", "pad", "error", "ignore"]
 
 @dataclass(frozen=True)
 class Division:
-    """The share of one process: the plan that it runs.
+    """The share of one process, and the plan that it runs.
 
     Attributes
     ----------
@@ -67,17 +67,17 @@ class Division:
 
     @property
     def one_order(self) -> bool:
-        """True if processes divide one order, so that all have to draw the same one."""
+        """True if the processes divide one order, so that all must draw the same one."""
         return self.form != "own" or _deals(self.whole)
 
     @property
     def numbers(self) -> range:
-        """The numbers of this process's replicas among all."""
+        """The numbers of this process's replicas among all replicas."""
         first = self.replicas * self.context.input_pipeline_id
         return range(first, first + self.replicas)
 
     def part(self, rows: int, number: int) -> tuple[int, int]:
-        """Return which of the rows of a global batch are a replica's."""
+        """Return a replica's range of the rows of a global batch."""
         return part_of(rows, number, self.context.num_replicas_in_sync)
 
 
@@ -136,7 +136,7 @@ def _nobody_knows(uneven: Uneven | None, why: str) -> str:
 def _by_files(
     root: Operator, context: InputContext, uneven: Uneven | None, *, agreed: bool
 ) -> Division:
-    """Batches of a process's own files, or units."""
+    """Divide by files, or units: batches of a process's own."""
     count, index = context.num_input_pipelines, context.input_pipeline_id
     made = _own(by_files(root, count, index), context)
     if uneven == "ignore" or agreed or root.cardinality == INFINITE_CARDINALITY:
@@ -158,7 +158,7 @@ def _deals(root: Operator) -> bool:
 def _chosen(
     root: Operator, context: InputContext, uneven: Uneven | None, *, agreed: bool
 ) -> AutoShardPolicy:
-    """FILE, where it spares reading, is right, and all processes can end together; else DATA."""
+    """Return FILE if it saves reading, is correct, and lets all processes end together; else DATA."""
     if context.num_input_pipelines == 1:
         return AutoShardPolicy.DATA
     if _deals(root):
@@ -181,7 +181,7 @@ def _chosen(
 
 
 def check_uneven(uneven: Any) -> Uneven | None:
-    """The argument `uneven`."""
+    """Check the argument `uneven`."""
     return None if uneven is None else check_word("uneven", uneven, get_args(Uneven))  # type: ignore[return-value]  # one of them
 
 
@@ -216,7 +216,7 @@ def _by_rows(root: Operator, context: InputContext, uneven: Uneven | None) -> Di
 
 
 def batches_below(node: Operator) -> Operator:
-    """Return the operator of which those above only say which elements come: they do so over parts of batches, too."""
+    """Return the last operator before those that only select elements, which works on parts of batches, too."""
     while node.contiguous:
         node = node.inputs[0]
     return node
@@ -238,7 +238,7 @@ def _check_rows(root: Operator) -> None:
 
 
 def _own(root: Operator, context: InputContext) -> Division:
-    """Batches of the elements that this process has, of its part of the global size."""
+    """Return the division in which each process batches its own elements, by its part of the global size."""
     count, index = context.num_input_pipelines, context.input_pipeline_id
     replicas = context.num_replicas_in_sync
     base = root
@@ -266,7 +266,7 @@ def _own(root: Operator, context: InputContext) -> Division:
 
 
 def _check_widths(root: Operator, made: Operator) -> None:
-    """Refuse padded batches of which a short one may come before others.
+    """Raise if a short padded batch may come before others.
 
     Steps are slices of them, side by side. Behind a short one a step begins in one batch and ends in
     the next, which is of another width.
@@ -288,7 +288,7 @@ def _check_widths(root: Operator, made: Operator) -> None:
 
 
 def _sizes(size: int, replicas: int, count: int, index: int) -> tuple[int, ...]:
-    """Rows of this process's steps, so that all processes together take a global batch in each.
+    """Return the rows of this process's steps, so that all processes together take a global batch in each.
 
     Examples
     --------
@@ -302,7 +302,7 @@ def _sizes(size: int, replicas: int, count: int, index: int) -> tuple[int, ...]:
 
 
 def _steps(everyone: list[tuple[Operator, tuple[int, ...]]], uneven: Uneven | None) -> int:
-    """Return after how many steps all processes end, given the plan of each and the rows of its steps."""
+    """Return the number of steps after which all processes end, from each one's plan and rows of steps."""
     rows = [_rows(plan) for plan, _ in everyone]
     known = [each for each in rows if each is not None]
     if len(known) < len(rows):
@@ -331,7 +331,7 @@ def _steps(everyone: list[tuple[Operator, tuple[int, ...]]], uneven: Uneven | No
 
 
 def _rows(node: Operator) -> int | None:
-    """Return how many elements a process puts in batches, if looking at its files tells."""
+    """Return the number of a process's batched elements, if its files tell."""
     while node.elementwise and node.batching is not None:
         node = node.inputs[0]
     if node.batch_size is None:
@@ -359,6 +359,6 @@ def _hinted(root: Operator, count: int, index: int) -> Operator:
 
 
 def policy_of(root: Operator) -> AutoShardPolicy:
-    """Return what a dataset's options say."""
+    """Return the auto-shard policy in a dataset's options."""
     said = options_of(root).distribute.auto_shard_policy
     return AutoShardPolicy.AUTO if said is None else AutoShardPolicy(said)

@@ -1,4 +1,4 @@
-"""Feeds of one process: what it takes at each step, in pieces, one for each of its replicas.
+"""Feeds of one process: what it takes at each step, in one piece for each of its replicas.
 
 A feed is asked for a `ProcessStep` at a time. Two kinds: `BatchFeed` cuts batches of one pipeline, and
 `ElementFeed` takes elements of one pipeline, or of one a replica, as they are.
@@ -27,7 +27,7 @@ NO_ROWS = "every leaf of an element must be an array whose rows can be divided: 
 
 
 def rows_in(batch: Any) -> int:
-    """Return how many rows the leaves of a batch have.
+    """Return the number of rows of a batch's leaves.
 
     Raises
     ------
@@ -47,12 +47,12 @@ def rows_in(batch: Any) -> int:
 
 
 def cut(batch: Any, first: int, stop: int) -> Any:
-    """Some rows of a batch: views of it."""
+    """Return a range of a batch's rows, as views."""
     return map_leaves(lambda leaf: leaf[first:stop], batch)
 
 
 def no_rows(like: Any) -> Any:
-    """A batch without rows, of the dtypes and shapes of another batch or of a spec."""
+    """Return a batch without rows, with the dtypes and shapes of another batch or a spec."""
 
     def empty(leaf: Any) -> np.ndarray:
         if not isinstance(leaf, ArraySpec):
@@ -64,7 +64,7 @@ def no_rows(like: Any) -> Any:
 
 
 def filled(batch: Any, rows: int, like: Any) -> Any:
-    """Return a batch with rows of zeros after its own, up to so many; "" for str, b"" for bytes.
+    """Pad a batch to a number of rows with zeros, "" for str, and b"" for bytes.
 
     `like` is a batch that tells what objects the rows are where this one has none.
     """
@@ -85,7 +85,7 @@ def filled(batch: Any, rows: int, like: Any) -> Any:
 
 
 def with_mask(batch: Any, real: int, rows: int, key: str) -> dict[str, Any]:
-    """A batch that says which of its rows are real.
+    """Add a mask of the real rows to a batch.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def with_mask(batch: Any, real: int, rows: int, key: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ProcessStep:
-    """The rows of one process at a step.
+    """One process's rows of a step.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class ProcessStep:
 
     @property
     def rows(self) -> list[int]:
-        """The number of rows that each replica has."""
+        """The number of each replica's rows."""
         return [0 if piece is None else rows_in(piece) for piece in self.pieces]
 
     @property
@@ -132,7 +132,7 @@ class ProcessStep:
 
 
 class BatchFeed:
-    """Steps cut out of the batches of one pipeline.
+    """Steps cut from the batches of one pipeline.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class BatchFeed:
         self._behind_an_error = False
 
     def take(self, number: int) -> ProcessStep:
-        """The step of a number; raises StopIteration."""
+        """Return the step with a number; raises StopIteration."""
         self._keep_in_step()
         while True:
             try:
@@ -167,23 +167,23 @@ class BatchFeed:
                 return step
 
     def _keep_in_step(self) -> None:
-        """Behind an error: go on with the next global batch, as the other processes do."""
+        """Continue after an error with the next global batch, as the other processes do."""
         if self._behind_an_error and self._division.form == "share":
             with self._iterator._lock:  # noqa: SLF001 - ours
                 self._iterator._heal()  # noqa: SLF001 - to its position, which is between two batches
         self._behind_an_error = False
 
     def restored(self) -> None:
-        """Take note that the pipelines have gone to where a state was taken."""
+        """Note that the pipelines have loaded a state."""
         self._behind_an_error = False
 
     def nothing(self, number: int) -> ProcessStep:
-        """The step of a number, of a process that has nothing any more."""
+        """Return the step with a number, for a process that has no elements left."""
         full = self._full(number)
         return ProcessStep([None] * len(full), list(full))
 
     def _full(self, number: int) -> list[int | None]:
-        """Return how many rows the replicas have in a step that is whole."""
+        """Return each replica's number of rows in a complete step."""
         division = self._division
         if division.form == "own":
             rows, count = division.sizes[number % len(division.sizes)], division.replicas
@@ -219,7 +219,7 @@ def _length(part: tuple[int, int]) -> int:
 
 
 class ElementFeed:
-    """Steps of as many elements as there are replicas, each as it is.
+    """Steps of one element for each replica.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ class ElementFeed:
         return ProcessStep(found, list(self._rows))
 
     def restored(self) -> None:
-        """Do nothing: no piece is kept here."""
+        """Do nothing, since no pieces are kept."""
 
     def nothing(self, number: int) -> ProcessStep:
         return ProcessStep([None] * self._replicas, list(self._rows))

@@ -1,4 +1,4 @@
-"""A plan whose files are divided over processes before they are read."""
+"""Division of a plan by files, before they are read."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class NoFilesError(ValueError):
-    """The reason why a plan cannot be divided by files."""
+    """A plan cannot be divided by files, with the reason."""
 
 
 def by_files(root: Operator, count: int, index: int) -> Operator:
-    """The plan over every `count`-th file, from the `index`-th on; over its own units, where a shuffle deals units.
+    """Return the plan over every `count`-th file, from the `index`-th on, or over units of its own after a unit shuffle.
 
     The list is divided below any shuffle of it, so files are disjoint whatever seeds there are.
 
@@ -63,7 +63,7 @@ def _is_list(node: Operator) -> bool:
 
 
 def _takes_any(node: Operator) -> bool:
-    """Return True if a node between a list of files and its reader works alike on any part of the list."""
+    """Return True if a node between a list of files and its reader works equally on any part of the list."""
     return node.elementwise or (node.choosing and node.distributive)
 
 

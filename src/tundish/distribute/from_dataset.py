@@ -162,7 +162,7 @@ def distribute_dataset(
 
 
 def _needed(all_min: AllMin | None, division: Division, root: Any) -> AllMin | None:
-    """`all_min`, where the end is not known without."""
+    """Return `all_min` if the end is unknown without it."""
     if division.form != "own" or division.limit is not None:
         return None
     return None if root.cardinality == INFINITE_CARDINALITY else all_min

@@ -1,4 +1,4 @@
-"""Datasets that a function makes, one for each process or replica: `distribute_datasets_from_function`."""
+"""Datasets made by a function, one for each process or replica: `distribute_datasets_from_function`."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _steps_of(
 
 
 def _shared(root: Any, context: InputContext) -> bool:
-    """Return True if a plan is divided by `shard_by_process` alone, so that its states are for any process."""
+    """Return True if a plan is only divided by `shard_by_process`, so that any process can load its states."""
     shares = [node.share for node in walk(root) if node.share is not None]
     return bool(shares) and all(
         (share.num_input_pipelines, share.input_pipeline_id)

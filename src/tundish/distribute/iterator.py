@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ending:
-    """The way in which processes come to one number of steps.
+    """How processes agree on a number of steps.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class DistributedIterator:
         return made
 
     def _take(self) -> ProcessStep | None:
-        """The next step that all processes have; None at the end."""
+        """Return the next step that all processes have; None at the end."""
         ending = self._ending
         if ending.limit is not None and self._steps >= ending.limit:
             return None
@@ -173,7 +173,7 @@ class DistributedIterator:
         return step if go_on else None
 
     def _agreed(self, step: ProcessStep, all_min: Callable[[int], int]) -> bool:
-        """Return True if all processes have this step, or some have it and the others fill it up."""
+        """Return True if all processes have this step, or some have it and the others pad it."""
         if self._ending.uneven == "drop":
             return bool(all_min(int(step.whole)))
         rows = sum(step.rows)
@@ -189,7 +189,7 @@ class DistributedIterator:
         return most > 0
 
     def _elements(self, step: ProcessStep) -> list[Any]:
-        """Return what each replica gets: its rows, none, or rows filled up and marked."""
+        """Return each replica's element: its rows, none, or padded and masked rows."""
         known = [piece for piece in step.pieces if piece is not None]
         if known:
             self._last = no_rows(known[0])

@@ -1,4 +1,4 @@
-"""Options of distributed input in tf.distribute's words, and the arguments of both ways to distribute."""
+"""Options of distributed input in tf.distribute's terms, and checks of both functions' arguments."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ AllMin = Callable[[int], int]
 
 
 def checked(options: Any, all_min: Any, mask_key: Any) -> InputOptions:
-    """The options, all of these being of the right types."""
+    """Check the types of options and arguments; return the options."""
     if isinstance(options, InputContext):
         raise TypeError("options must be InputOptions, not an InputContext: say context=")
     check_is(options, (InputOptions, NoneType), "options must be InputOptions")
@@ -108,7 +108,7 @@ def checked(options: Any, all_min: Any, mask_key: Any) -> InputOptions:
 
 
 def context_of(given: Any, replicas: Any) -> InputContext:
-    """Return which process this is, with the number of all replicas."""
+    """Return this process's context, with the number of all replicas."""
     check_is(given, (InputContext, NoneType), "context must be an InputContext")
     context = InputContext.from_environment() if given is None else given
     count, index, total = (
@@ -133,13 +133,13 @@ def context_of(given: Any, replicas: Any) -> InputContext:
 
 
 def seed_of(whole: Any, all_min: AllMin | None) -> Callable[[], int]:
-    """Return a function by which processes that divide one order come to one seed."""
+    """Return a function with which processes that divide one order agree on a seed."""
     if all_min is None or not any(node.seedless for node in walk(whole)):
         return lambda: 0
     return lambda: all_min(first_seed() % 2**31)
 
 
 def with_ahead(node: Any, options: InputOptions, elements: int) -> Any:
-    """A plan with so many steps made ahead as the options say."""
+    """Return a plan with as many steps prefetched as the options say."""
     steps = options.experimental_per_replica_buffer_size
     return Prefetch(node, steps * elements) if steps > 1 else node

@@ -1,4 +1,4 @@
-"""States of a distributed iterator: whose they are, and who may go on from them.
+"""States of a distributed iterator: what they belong to, and which processes may load them.
 
 A state is that of an `Iterator` with ``"distributed"`` beside it. Where all processes share one
 order, its plan is that of the undivided dataset: no process and no number of them is in it.
@@ -26,7 +26,7 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class StateKind:
-    """The kind of an iterator's states: what they are of.
+    """What an iterator's states belong to.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class StateKind:
 
 @dataclass(frozen=True)
 class DistributedPlace:
-    """The part of a state that is about the distributed iterator itself."""
+    """The part of a state that concerns the distributed iterator itself."""
 
     steps: int
     ended: bool
@@ -60,7 +60,7 @@ class DistributedPlace:
 def to_state(
     kind: StateKind, states: Sequence[dict[str, Any]], place: DistributedPlace
 ) -> dict[str, Any]:
-    """One state of those of this process's pipelines."""
+    """Combine the states of this process's pipelines."""
     said: dict[str, Any] = {"form": kind.form, "steps": place.steps, "ended": place.ended}
     if not kind.shared or any("process" in each or _out_of_turn(each) for each in states):
         said["process"] = list(kind.process)
@@ -69,7 +69,7 @@ def to_state(
 
 
 def from_state(kind: StateKind, state: Any) -> tuple[list[dict[str, Any]], DistributedPlace]:
-    """The states of this process's pipelines.
+    """Return the states of this process's pipelines from a combined one.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def _naming(state: dict[str, Any], plan: Operator) -> dict[str, Any]:
 
 
 def _out_of_turn(state: Any) -> bool:
-    """Return True if elements of one process have been delivered before others that precede them."""
+    """Return True if one process has delivered elements before others that precede them."""
     if isinstance(state, dict):
         return "ahead" in state or any(map(_out_of_turn, state.values()))
     return False

@@ -82,7 +82,7 @@ def local_results(value: Any) -> tuple[Any, ...]:
 
 
 def mirrored(elements: list[Any]) -> Any:
-    """One element a replica, as one nest of `DistributedValues`; the element itself if there is one."""
+    """Combine the replicas' elements to one nest of `DistributedValues`; a single one is returned itself."""
     if len(elements) == 1:
         return elements[0]
     apart = [flatten(element) for element in elements]
@@ -95,7 +95,7 @@ def mirrored(elements: list[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Specs:
-    """The specs of what one process gets.
+    """The specs of one process's elements.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Specs:
     cuts: bool = True
 
     def piece(self, rows: int | None = None) -> Any:
-        """The spec of a replica's rows."""
+        """Return the spec of a replica's rows."""
         if not self.cuts and rows is None:
             return self.learn()
 
@@ -127,7 +127,7 @@ class Specs:
         return map_leaves(one, self.learn())
 
     def element(self) -> Any:
-        """The spec of an element: for several replicas a nest of `DistributedValues`."""
+        """Return the spec of an element: for several replicas a nest of `DistributedValues`."""
         pieces = []
         for rows in self.rows:
             made = self.piece(rows)

@@ -1,4 +1,4 @@
-"""Advice is harmless: each change of the plan that a verdict may offer is made, and what comes out is compared."""
+"""The law that advice is harmless: every change of the plan that a verdict may offer keeps the results."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def assert_advice_is_harmless(
 
 
 def _is_true(dataset: Dataset, hint: Keep) -> bool:
-    """Return True if functions that make datasets make the same in each epoch, as a change assumes."""
+    """Return True if functions that make datasets make the same ones in each epoch, as a change assumes."""
     kept = _until(dataset, replace(hint, shuffle=""))
     if not any(isinstance(node, (FlatMap, Interleave)) for node in walk(kept._node)):  # noqa: SLF001
         return True
@@ -96,7 +96,7 @@ def _is_true(dataset: Dataset, hint: Keep) -> bool:
 
 
 def hints_for(dataset: Dataset) -> tuple[Hint, ...]:
-    """All changes that a verdict on a plan may offer, whatever is measured of it."""
+    """Return all changes that a verdict on a plan may offer, whatever is measured."""
     with dataset.iterator(workers=0) as it:
         plan = view_of(it._engine.context)  # noqa: SLF001 - as an iterator's `explain`
     found: dict[Hint, None] = {}
@@ -108,7 +108,7 @@ def hints_for(dataset: Dataset) -> tuple[Hint, ...]:
 
 
 def check_text(verdict: Verdict) -> None:
-    """Check that a verdict is whole sentences: nothing empty in them, and every number finite and of some size.
+    """Check that a verdict consists of complete sentences, with finite numbers of reasonable size.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def check_text(verdict: Verdict) -> None:
 
 
 def tempting(plan: PlanView) -> Iterable[Stats]:
-    """Measurements under which each operator in turn seems worth any change, with and without workers."""
+    """Yield measurements that make each operator in turn seem worth any change, with and without workers."""
     chain = plan.chain()
     for workers in (0, 2):  # nothing was seen to take any time: all of it is the library's own
         yield _where(plan, "", 0.0, workers)
@@ -140,7 +140,7 @@ def tempting(plan: PlanView) -> Iterable[Stats]:
 
 
 def _where(plan: PlanView, dear: str, each_s: float, workers: int) -> Stats:
-    """Measurements of a run in which one operator takes nearly all the time."""
+    """Return measurements of a run in which one operator takes nearly all the time."""
     nodes = tuple(
         _node(plan, each, each_s / (1 if each.name == dear else 1000)) for each in plan.chain()
     )
@@ -171,7 +171,7 @@ def _node(plan: PlanView, node: PlanNode, each_s: float) -> NodeStats:
 
 
 def applied(dataset: Dataset, hint: Hint, folder: str) -> Dataset:
-    """Make a change of a dataset.
+    """Apply a change to a dataset.
 
     Parameters
     ----------
@@ -203,14 +203,14 @@ def applied(dataset: Dataset, hint: Hint, folder: str) -> Dataset:
 
 
 def _written(up: Dataset, folder: str) -> Dataset:
-    """A complete snapshot."""
+    """Write a complete snapshot of a dataset."""
     with up.snapshot(folder).iterator(workers=0) as it:
         collect(it, limit=_LIMIT)
     return up.snapshot(folder)
 
 
 def _until(dataset: Dataset, hint: Hint) -> Dataset:
-    """The dataset up to the last of the operators that a change is about."""
+    """Return the dataset up to the last of the operators that a change concerns."""
     base, steps = _steps(dataset)
     about = {hint.after, hint.shuffle} if isinstance(hint, Keep) else {hint.name}
     last = max((k for k, step in enumerate(steps) if step.name in about), default=-1)
@@ -218,7 +218,7 @@ def _until(dataset: Dataset, hint: Hint) -> Dataset:
 
 
 def _steps(dataset: Dataset) -> tuple[Operator, list[_Step]]:
-    """The source, or the last operator that joins several inputs, and what follows it."""
+    """Return the source, or the last operator that joins several inputs, and the operators after it."""
     with dataset.iterator(workers=0) as it:
         context = it._engine.context  # noqa: SLF001 - it names the operators
         nodes = [context.root]
@@ -236,7 +236,7 @@ def _joined(base: Operator, steps: list[_Step]) -> Dataset:
 
 
 class _Step:
-    """An operator that can be put after another dataset."""
+    """An operator that can be applied to another dataset."""
 
     def __init__(self, name: str, node: Any, take: Callable[[Dataset], Dataset]) -> None:
         self.name, self.node, self.take = name, node, take
@@ -273,7 +273,7 @@ def _compare(before: list[list[Outcome]], after: list[list[Outcome]], hint: Hint
 
 
 def _any_error(outcomes: list[Outcome]) -> list[Outcome]:
-    """A snapshot may keep what an error said as a `TransformError`."""
+    """Replace errors by `TransformError`, as a snapshot may."""
     return [replace(each, error="any", digest="") if each.error else each for each in outcomes]
 
 

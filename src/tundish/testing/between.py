@@ -60,7 +60,7 @@ JSON = Any
 
 
 def write(folder: Path, only: list[str]) -> int:
-    """Write what this version makes of every case.
+    """Write this version's fingerprints, states and snapshots of every case.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def write(folder: Path, only: list[str]) -> int:
 
 
 def check(folder: Path, only: list[str]) -> tuple[int, list[str]]:
-    """Compare what another version has written with what this one makes of it.
+    """Compare another version's files with this version's results.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def check(folder: Path, only: list[str]) -> tuple[int, list[str]]:
 
 
 def _settle(folder: Path) -> None:
-    """Leave nothing to chance, and nothing to the checkout that this runs in."""
+    """Fix everything random, and everything that depends on the checkout."""
     warnings.simplefilter("ignore")
     logging.disable()
     storing.saved = partial(_saved, folder / "saved")  # type: ignore[attr-defined,assignment]  # its cache is not needed
@@ -125,7 +125,7 @@ def _settle(folder: Path) -> None:
 
 
 def _saved(folder: Path, dataset: Any, count: int, **how: Any) -> str:
-    """The folder that the writer saved numbers to: what is loaded counts by the run that wrote it."""
+    """Return the folder to which the writer saved numbers, since loaded data is identified by its run."""
     path = folder / "-".join([str(count), *how])
     if not path.exists():
         dataset.range(count).save(str(path), **how)
@@ -133,7 +133,7 @@ def _saved(folder: Path, dataset: Any, count: int, **how: Any) -> str:
 
 
 def _folder(otherwise: Any, scratch: Path, *given: Any, prefix: Any = None, **how: Any) -> str:
-    """Make a temporary folder; those of cases have the same name in each run: states hold paths.
+    """Make a temporary folder with the same name in each run, since states contain paths.
 
     Where a process has one folder for all others, that one is its first.
     """
@@ -202,7 +202,7 @@ def _state_after(iterator: Any, taken: int) -> JSON:
 
 
 def _snapshot(case: registry.Case, form: str, folder: Path) -> JSON:
-    """A snapshot as a whole, if the pipeline can be kept and ends; and one left half-written."""
+    """Return a complete snapshot, if the pipeline can be stored and ends, and a half-written one."""
     complete, half = _places(case, form, folder)
     _read(case, form, complete)
     with _kept(case, form, half).iterator(workers=0) as iterator:
@@ -230,7 +230,7 @@ def _kept(case: registry.Case, form: str, path: Path, mode: str = "auto") -> Any
 
 
 def _read(case: registry.Case, form: str, path: Path, mode: str = "auto") -> str:
-    """A digest of all elements, or why there are none."""
+    """Return a digest of all elements, or the reason why there are none."""
     try:
         with _kept(case, form, path, mode).iterator(workers=0) as iterator:
             return _digest(iterator, case, exact=False)  # what cannot be kept is told with the path
@@ -245,7 +245,7 @@ def _digest(iterator: Any, case: registry.Case, *, exact: bool = True) -> str:
 
 
 def _runs(path: Path) -> list[str]:
-    """The runs in a folder of snapshots, each under its key."""
+    """Return the runs in a folder of snapshots, each under its key."""
     return sorted(str(run.relative_to(path)) for run in path.glob("*/runs/*"))
 
 

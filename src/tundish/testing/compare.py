@@ -1,4 +1,4 @@
-"""Outcomes of an iterator, in a form that can be compared to the last bit.
+"""Outcomes of an iterator, in a form that can be compared bit for bit.
 
 An *outcome* is what one ``next()`` gave: an element, or the error that stood in its place. Two
 runs agree when their outcomes do: the nesting with its keys in their order, every leaf's type,
@@ -174,7 +174,7 @@ def collect(
 
 
 def one_more(expected: Sequence[Outcome], limit: int = LIMIT) -> int:
-    """The number of outcomes to look at in a run that is to be like another.
+    """Return the number of outcomes to compare with a run that should be equal.
 
     One more than that gave shows that this one continues; a run that delivers the same error for ever
     ends there, too.
@@ -195,7 +195,7 @@ def one_more(expected: Sequence[Outcome], limit: int = LIMIT) -> int:
 
 
 class _Progress:
-    """Notices an iterator that gives one error for ever, and so would never come to an end."""
+    """Detects an iterator that repeats one error without end."""
 
     def __init__(self, iterator: Any) -> None:
         self._state_of = getattr(iterator, "state_dict", None)
@@ -217,7 +217,7 @@ class _Progress:
 
 
 def _let_go(held: tuple[Any, Outcome] | None, outcomes: list[Outcome]) -> None:
-    """See that an element is still what was delivered, and overwrite it."""
+    """Check that an element is still what was delivered, and overwrite it."""
     if held is None:
         return
     element, outcome = held
@@ -259,7 +259,7 @@ def difference(
     found: Sequence[Outcome],
     names: tuple[str, str] = ("expected", "found"),
 ) -> str | None:
-    """Say where two runs first differ.
+    """Describe where two runs first differ.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def _short(value: object) -> str:
 
 @recursive_repr()
 def _told(value: Any) -> str:
-    """A value's text, written of every outcome and read of one that differs: numpy's takes ten times as long."""
+    """Return a value's text, which is only made if it is needed: numpy's is slow."""
     if type(value) is np.ndarray and value.size:
         first = str(value.reshape(-1)[:SHOWN].tolist())
         shown = first if value.size <= SHOWN else f"{first[:-1]}, ...]"
@@ -325,7 +325,7 @@ def _told(value: Any) -> str:
 
 
 def _feed(sink: _Sink, value: object, seen: dict[int, int]) -> None:
-    """Write `value` to `sink` so that no two different values write the same bytes.
+    """Write a value to `sink` so that different values give different bytes.
 
     Every piece is preceded by its kind and its length. `seen` numbers the objects on the way
     down, so that one that holds itself ends.
@@ -361,7 +361,7 @@ def _feed(sink: _Sink, value: object, seen: dict[int, int]) -> None:
 
 
 def _given(value: Any) -> list[Outcome] | None:
-    """Return what a dataset that is a part of an element gives; None for what is no dataset."""
+    """Return the outcomes of a dataset within an element; None for anything else."""
     if isinstance(value, Nested):
         with value.iterator(workers=0) as iterator:  # type: ignore[attr-defined]  # a Dataset
             return collect(iterator, limit=NESTED, exact=False)
@@ -393,7 +393,7 @@ def _feed_all(sink: _Sink, name: str, values: Sequence[object], seen: dict[int, 
 
 
 def _feed_object(sink: _Sink, value: object, seen: dict[int, int]) -> None:
-    """Feed what pickle would store; not pickle's bytes, which depend on who shares what."""
+    """Feed what pickle would store; pickle's own bytes depend on shared references."""
     reduced = value.__reduce_ex__(4)
     if isinstance(reduced, str):
         _text(sink, "global", reduced)

@@ -1,4 +1,4 @@
-"""Functions of a user's module whose globals were changed after it was imported.
+"""Functions of a user module whose globals were changed after its import.
 
 The module is a file in a temporary folder: workers import it as they do people's own modules.
 """
@@ -56,7 +56,7 @@ def Configured(k: int = 1) -> Any:  # noqa: N802 - in expressions it stands wher
 
 @functools.cache
 def _module() -> tuple[Any, str]:
-    """The module with its globals changed, and the folder that it is in, which stays with it."""
+    """Return the module with its globals changed, and its folder, which is kept with it."""
     home = folder()
     Path(home, f"{_NAME}.py").write_text(_TEXT, encoding="utf-8")
     sys.path.append(home)

@@ -69,7 +69,7 @@ def pipeline(rng: random.Random, depth: int = 6) -> Pipeline:
 
 
 def _inner(rng: random.Random, depth: int) -> Pipeline:
-    """Draw what an inner dataset ``X`` becomes."""
+    """Draw the pipeline of an inner dataset ``X``."""
     # Of one kind, since what may follow is asked of a few examples only.
     first = Pipeline("X", (Step(f".map(Become({rng.choice(KINDS)!r}))"),))
     return _longer(first, rng, rng.randint(0, depth), _outcomes_inside, FEW)
@@ -142,12 +142,12 @@ def _source(rng: random.Random) -> str:
 
 
 def _value(rng: random.Random, kinds: tuple[str, ...] = tuple(VALUES)) -> str:
-    """A kind of value, and the nest that it is a leaf of."""
+    """Draw a kind of value, and the nest that contains it."""
     return f"{rng.choice(kinds)!r}, {rng.choice(WITHIN)!r}"
 
 
 def _step(rng: random.Random, depth: int, drawn: Pipeline) -> Step:
-    """A step; its other pipelines are drawn when it has been chosen."""
+    """Draw a step, then its other pipelines."""
     asked = 0
 
     def other() -> str:

@@ -1,4 +1,4 @@
-"""Run a pipeline from a state on, in a Python process that knows nothing of this one."""
+"""Running a pipeline from a state on in a separate Python process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["collect_elsewhere"]
 def collect_elsewhere(
     dataset: Dataset, state: dict[str, Any], workers: int, limit: int
 ) -> tuple[list[Outcome], dict[str, Any]]:
-    """Collect what is left after `state`, in a new process.
+    """Collect the outcomes after `state`, in a new process.
 
     Parameters
     ----------

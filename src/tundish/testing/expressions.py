@@ -1,4 +1,4 @@
-"""Pipelines as expressions: drawn, shortened, printed, and made of `Dataset` or of the reference."""
+"""Pipelines as expressions: drawn, shortened, printed, and built from `Dataset` or the reference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILES = str(Path(__file__).parent / "*.py")
 
 
 def evaluate(text: str, dataset: Any, **more: Any) -> Any:
-    """Return what an expression of ours stands for, with the class `dataset` for ``D``."""
+    """Evaluate an expression, with the class `dataset` for ``D``."""
     names = {
         name: getattr(home, name)
         for home in (functions, misbehaving, values)
@@ -49,7 +49,7 @@ def evaluate(text: str, dataset: Any, **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class Within:
-    """A function for `flat_map`, `interleave`, `group_by_window`: a pipeline over what an element is made of.
+    """A function for `flat_map`, `interleave`, `group_by_window`: a pipeline over its argument's elements.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Within:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing applied to a pipeline.
+    """One operator applied to a pipeline.
 
     Parameters
     ----------
@@ -91,14 +91,14 @@ class Step:
     parts: tuple[Pipeline, ...] = ()
 
     def after(self, before: str) -> str:
-        """The expression for it, applied to another."""
+        """Return the expression of this step applied to another expression."""
         text = before + self.text if self.text.startswith(".") else self.text.replace("@", before)
         for number, part in enumerate(self.parts):
             text = text.replace(f"<{number}>", str(part)).replace(f"<{number}!r>", repr(str(part)))
         return text
 
     def shorter(self) -> Iterator[Step]:
-        """The same with one of the other pipelines shortened."""
+        """Yield versions of the step with one of its other pipelines shortened."""
         for number, part in enumerate(self.parts):
             for less in part.shorter():
                 if f"<{number}!r>" not in self.text or less.source == part.source:
@@ -108,7 +108,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """An expression for a pipeline, in pieces.
+    """An expression for a pipeline, in parts.
 
     Parameters
     ----------
@@ -128,15 +128,15 @@ class Pipeline:
         return text
 
     def build(self, kind: Any = Dataset, **more: Any) -> Any:
-        """Make it of `Dataset` or of the reference."""
+        """Build the pipeline from `Dataset` or from the reference."""
         return evaluate(str(self), kind, **more)
 
     def then(self, step: Step) -> Pipeline:
-        """The same with one more step."""
+        """Return the pipeline with one more step."""
         return replace(self, steps=(*self.steps, step))
 
     def shorter(self) -> Iterator[Pipeline]:
-        """Yield what is left without some of it, in several ways, shortest first."""
+        """Yield shortened versions of the pipeline, shortest first."""
         for number, step in reversed(list(enumerate(self.steps))):
             yield from (p for i, p in enumerate(step.parts) if f"<{i}>" in step.text)
             yield Pipeline(self.source, self.steps[:number] + self.steps[number + 1 :])

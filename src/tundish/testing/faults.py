@@ -1,4 +1,4 @@
-"""Faults in stored files: a byte that changed, a file that was cut, between two passes over a snapshot."""
+"""Faults in stored files between two passes over a snapshot: a changed byte, a truncated file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEPT = "snapshot(folder()"
 
 
 def check_faults(made: Pipeline, rng: random.Random, workers: Sequence[int]) -> None:
-    """Check that a fault in the files of a pipeline's snapshot is told.
+    """Check that a fault in the files of a pipeline's snapshot is reported.
 
     Parameters
     ----------
@@ -56,13 +56,13 @@ def check_faults(made: Pipeline, rng: random.Random, workers: Sequence[int]) -> 
 
 
 def _folders(dataset: Dataset) -> list[str]:
-    """Return the folders of a plan's snapshots; an input that is never asked is no part of it."""
+    """Return the folders of a plan's snapshots, without those of inputs that are never read."""
     nodes = walk(dataset._node)  # noqa: SLF001 - ours
     return [n.path for n in nodes if isinstance(n, Snapshot) and not isinstance(n, Stored)]
 
 
 def damage(folder: str | Path, rng: random.Random) -> tuple[Path, str]:
-    """Change a byte of a file of a snapshot where it lies, or cut a shard.
+    """Change a byte of a snapshot's file in place, or truncate a shard.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def damage(folder: str | Path, rng: random.Random) -> tuple[Path, str]:
 def assert_faults_are_told(
     dataset: Dataset, folders: Sequence[str], rng: random.Random, *, workers: int = 0
 ) -> None:
-    """A fault between two passes is an error that names the file, or does not show; no element is another.
+    """Check that a fault between two passes is an error that names the file, or has no effect on elements.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def assert_faults_are_told(
 
 
 def _until_told(dataset: Dataset, workers: int) -> tuple[list[Outcome], SnapshotError | None]:
-    """Return what comes out up to the first error of a file, and that error."""
+    """Return the outcomes before the first error of a file, and that error."""
     found: list[Outcome] = []
     try:
         iterator: Any = dataset.iterator(workers=workers)

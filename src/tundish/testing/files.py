@@ -1,4 +1,4 @@
-"""Small files of every kind that a reader takes, for pipelines that are checked.
+"""Small files of every kind that readers support, for pipelines under test.
 
 They are made once, in a folder that goes with the process that wanted them first; its workers find them
 there. Some stand for what happens to files: one is missing, one is cut off, one has a byte that is not what it
@@ -37,7 +37,7 @@ POLYNOMIAL = 0x82F63B78  # CRC-32C, reflected
 
 @dataclass(frozen=True)
 class FileKind:
-    """Files that one reader takes.
+    """The files of one reader.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class FileKind:
 
 
 def read(dataset: Any, kind: str, paths: Any = None, *, damaged: bool = False, **how: Any) -> Any:
-    """A dataset of the records of files, or its reference.
+    """Return a dataset of files' records, or its reference.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class Reading:
 
 @functools.cache
 def files(kind: str, *, damaged: bool = False) -> tuple[str, ...]:
-    """The paths of a kind's files.
+    """Return the paths of a kind's files.
 
     Parameters
     ----------
@@ -159,14 +159,14 @@ _HOMES: list[str] = []
 
 
 def home() -> str:
-    """The folder of this process's files."""
+    """Return the folder of this process's files."""
     if not _HOMES:
         _HOMES.append(folder())
     return _HOMES[0]
 
 
 def at_home(path: str) -> None:
-    """Have this process use another's files, unless it has some: an error names the path."""
+    """Make this process use another's files, unless it has some: errors contain paths."""
     if not _HOMES:
         _HOMES.append(path)
 
@@ -175,7 +175,7 @@ def at_home(path: str) -> None:
 
 
 def masked(data: bytes) -> bytes:
-    """TFRecord's checksum of some bytes."""
+    """Return the masked TFRecord checksum of bytes."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -187,7 +187,7 @@ def masked(data: bytes) -> bytes:
 
 
 def framed(record: bytes) -> bytes:
-    """A record as TFRecord files hold it."""
+    """Return a record in TFRecord's framing."""
     length = struct.pack("<Q", len(record))
     return length + masked(length) + record + masked(record)
 

@@ -1,4 +1,4 @@
-"""Temporary folders for pipelines that keep files: each goes when nobody names it any more."""
+"""Temporary folders for pipelines with files: each is removed when nothing refers to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 - no disk is waited for: nothing here o
 
 
 class Folder(str):  # noqa: SLOT000 - weak references need a place
-    """The path of a temporary folder, removed with the last plan that names it."""
+    """The path of a temporary folder, removed with the last plan that contains it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return str, (str(self),)  # another process names it, and does not own it
@@ -59,7 +59,7 @@ def _new(parent: Path | str, prefix: str) -> Folder:
 
 @functools.cache
 def _home(pid: int) -> Folder:
-    """The one folder of a process in which it makes all others, so that listing shared memory stays cheap."""
+    """Return a process's parent folder of all others, which keeps listing shared memory cheap."""
     parent = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
     _remove_left(parent)
     return _new(parent, f"kept-{pid}-")
@@ -75,7 +75,7 @@ def _remove(path: str, owner: int) -> None:
 
 @functools.cache
 def saved(dataset: Any, count: int, **how: Any) -> Folder:
-    """The folder in which numbers were saved, once for all who ask.
+    """Return the folder in which numbers were saved, once for all callers.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def saved(dataset: Any, count: int, **how: Any) -> Folder:
 
 
 def _remove_left(parent: Path) -> None:
-    """Remove what processes left that were killed."""
+    """Remove the folders of killed processes."""
     for left in parent.glob("kept-*-*"):
         pid = left.name.split("-")[1]
         if pid.isdecimal() and not psutil.pid_exists(int(pid)):
@@ -100,7 +100,7 @@ def _remove_left(parent: Path) -> None:
 
 
 def standing(dataset: Dataset, count: int | None) -> Dataset:
-    """The dataset, whose files an iterator has written that was closed early.
+    """Return the dataset after an iterator has partly written its files and was closed.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ _users = threading.Lock()
 
 
 class _Slow(logging.StreamHandler[io.StringIO]):
-    """A handler that is nearly always at work, and so holds its lock."""
+    """A logging handler that is nearly always busy, and so holds its lock."""
 
     def emit(self, record: logging.LogRecord) -> None:
         super().emit(record)
@@ -87,7 +87,7 @@ WAYS: tuple[Callable[[Any], Any], ...] = (logs, allocates, prints, locks)
 
 
 class Called:
-    """A map-style dataset of what a function returns."""
+    """A map-style dataset of a function's results."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
@@ -114,7 +114,7 @@ def _reads() -> None:
 
 
 class _Imports:
-    """Imports modules that nobody has imported."""
+    """A thread that imports modules that have not been imported."""
 
     def __init__(self, folder: Path) -> None:
         sys.path.append(str(folder))
@@ -132,7 +132,7 @@ class _Imports:
 
 @contextlib.contextmanager
 def busy() -> Iterator[None]:
-    """Run threads that hold locks, each of another kind, until the block has ended."""
+    """Run threads that hold locks, each of another kind, during the block."""
     allocates(
         0
     )  # what it imports is here before there are threads: a lock of that would be a user's
@@ -171,7 +171,7 @@ def busy() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Have what is written to stdout go nowhere until the block has ended."""
+    """Discard what is written to stdout during the block."""
     sys.stdout.flush()
     stdout = os.dup(1)
     try:
@@ -188,7 +188,7 @@ def _silent() -> Iterator[None]:
 
 
 def run(number: int) -> Counter[str]:
-    """Make one iterator, read it to its end, and count how its elements came: right, or stalled.
+    """Read one iterator to its end, and count correct and stalled elements.
 
     Raises
     ------

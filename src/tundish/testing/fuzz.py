@@ -59,7 +59,7 @@ OPTIONS = (
 
 
 def check(made: Pipeline, rng: random.Random, workers: Sequence[int]) -> None:
-    """Check one pipeline against the reference and under laws 1 and 2.
+    """Check one pipeline against the reference and by laws 1 and 2.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def check(made: Pipeline, rng: random.Random, workers: Sequence[int]) -> None:
 
 
 def check_passes(made: Pipeline, rng: random.Random, workers: Sequence[int] = ()) -> None:
-    """Check that passes of a pipeline do not show in later ones, and that a cache of it completes.
+    """Check that passes of a pipeline do not affect later ones, and that its cache completes.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def check_passes(made: Pipeline, rng: random.Random, workers: Sequence[int] = ()
 
 
 class _TooLong(BaseException):  # no error of a pipeline: that would be an outcome
-    """Out of patience."""
+    """The time limit has passed."""
 
 
 @contextmanager
@@ -163,7 +163,7 @@ def _patience(seconds: float) -> Iterator[None]:
 
 
 def _problem(made: Pipeline, seed: str, workers: Sequence[int], test: Check) -> str | None:
-    """Say what is wrong with a pipeline, or None."""
+    """Return the problem of a pipeline, or None."""
     try:
         with _patience(PATIENCE):
             test(made, random.Random(seed), workers)  # noqa: S311 - a test's choices
@@ -181,7 +181,7 @@ def _problem(made: Pipeline, seed: str, workers: Sequence[int], test: Check) -> 
 def _shortened(
     made: Pipeline, seed: str, workers: Sequence[int], test: Check, end: float
 ) -> Pipeline:
-    """The same pipeline with as few steps as still fail, as far as there is time."""
+    """Return the pipeline with as few steps as still fail, as far as time permits."""
     for shorter in made.shorter():
         if time.monotonic() > end:
             break
@@ -195,7 +195,7 @@ def _shortened(
 
 
 def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = print) -> int:
-    """Run the fuzzer; 0 when nothing failed.
+    """Run the fuzzer; return 0 if nothing failed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Iterables of every shape that Python allows: what people give as datasets, samplers and batch samplers.
+"""Iterables of every form that Python allows, as used for datasets, samplers and batch samplers.
 
 Whatever the shape, one pass is what Python's ``for`` makes of it: ``iter()`` once, then ``next()``
 until the first `StopIteration`, and nothing else is asked of the object. `pulled` is that rule as a
@@ -24,7 +24,7 @@ __all__ = ["SHAPES", "Raised", "Shape", "Watched", "batches", "pulled"]
 
 @dataclass(frozen=True)
 class Shape:
-    """One way to be iterable.
+    """One form of iterable.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ class Shape:
 
 
 class Raised(str):
-    """The name of an error's type, in the error's place."""
+    """The name of an error's type, in place of the error."""
 
     __slots__ = ()
 
 
 def pulled(iterable: Any, limit: int = 20) -> list[Any]:
-    """Make one pass; an error stands in its place as `Raised`, and the pass continues after it.
+    """Make one pass; an error becomes a `Raised` in its place, and the pass continues after it.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def pulled(iterable: Any, limit: int = 20) -> list[Any]:
 
 
 def batches(outcomes: Sequence[Any], size: int | None, *, drop_last: bool = False) -> list[Any]:
-    """Put outcomes into batches: an error takes the items before it in its batch along.
+    """Batch outcomes; an error takes the place of its batch, with the items before it.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def batches(outcomes: Sequence[Any], size: int | None, *, drop_last: bool = Fals
 
 
 class Held:
-    """An object that holds items; how they are given is for subclasses to say."""
+    """The base of iterables that hold items; subclasses define how they are iterated."""
 
     def __init__(self, items: Sequence[Any]) -> None:
         self.items = list(items)

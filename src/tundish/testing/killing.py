@@ -17,13 +17,13 @@ __all__ = ["Hunted", "positions"]
 
 
 def positions(count: int, kills: int, rng: random.Random) -> list[int]:
-    """Return where to kill, last one first; not in the last tenth, where little is left to do."""
+    """Return positions for kills, last one first, and none in the last tenth, where little work is left."""
     reach = max(1, count - count // 10)
     return sorted((rng.randrange(reach) for _ in range(kills)), reverse=True)
 
 
 class Hunted:
-    """An iterator whose workers are killed when certain positions are reached."""
+    """An iterator whose workers are killed at given positions."""
 
     def __init__(self, iterator: Iterator, positions: list[int], rng: random.Random) -> None:
         self.iterator = iterator
@@ -64,7 +64,7 @@ class Hunted:
 
 
 def killer(pid: int) -> Callable[[], None]:
-    """A function that kills a process, and never another that got its number since."""
+    """Return a function that kills a process, and never another one that has got its id."""
     if not hasattr(os, "pidfd_open"):
         return lambda: os.kill(pid, signal.SIGKILL)
     handle = os.pidfd_open(pid)

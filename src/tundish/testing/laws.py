@@ -288,7 +288,7 @@ def _built(dataset: Made) -> Dataset:
 
 
 def _start(dataset: Made, iteration: int = 0) -> dict[str, Any] | None:
-    """The state to begin from, or None where every new iterator begins alike.
+    """Return the state to start from, or None if all new iterators start alike.
 
     Seeds that were not given differ from iterator to iterator; they are in the state.
     """
@@ -310,7 +310,7 @@ def _started(dataset: Made, state: dict[str, Any] | None, workers: int) -> Itera
 def _walk(
     iterator: Iterator, allowed: int, limit: int
 ) -> tuple[list[dict[str, Any]], list[Outcome]]:
-    """Run to the end and take the state before every step, before the end and after it."""
+    """Run to the end, and take the state before every step, before the end and after it."""
     states: list[dict[str, Any]] = []
     outcomes: list[Outcome] = []
     while True:
@@ -332,14 +332,14 @@ def _walk(
 
 
 def _counts(state: Any) -> Iterable[tuple[str, int]]:
-    """Yield what was counted along the way, skipped elements say, wherever it stands in a state."""
+    """Yield the counts, of skipped elements for instance, anywhere in a state."""
     if isinstance(state, dict):
         for key, value in state.items():
             yield from value.items() if key == "counts" else _counts(value)
 
 
 def _changes(one: Any, other: Any, path: str = "") -> str:
-    """Say where two states differ, a line each."""
+    """Return the differences of two states, a line each."""
     if isinstance(one, dict) and isinstance(other, dict):
         keys = dict.fromkeys([*one, *other])
         return "".join(_changes(one.get(k), other.get(k), f"{path}/{k}") for k in keys)
@@ -358,7 +358,7 @@ _KEYS = 16  # how many groups there are taken to be at once
 
 
 def _allowance(dataset: Dataset) -> int:
-    """4 KB a node, and 16 bytes a level of the path of every buffered source element."""
+    """Return the permitted size of a state: 4 KB a node, and 16 bytes a level of each buffered element's path."""
     nodes = list(walk(dataset._node))  # noqa: SLF001 - the laws look inside
     size = 4096 * len(nodes)
     for node in nodes:
@@ -382,7 +382,7 @@ def _allowance(dataset: Dataset) -> int:
 
 
 def _rows_of(node: Operator) -> int:
-    """Return how many elements one of a node's is made of, at most."""
+    """Return the largest number of elements in one element of a node."""
     if isinstance(node, (Batch, SizedGathering, Window)):
         return node.size
     if isinstance(node, Groups):

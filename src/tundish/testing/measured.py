@@ -1,4 +1,4 @@
-"""A law: measuring does not show. A pipeline is run beside itself with every kind of note taken on it."""
+"""The law that measuring has no effect: a pipeline is compared with itself under every kind of measurement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["check_measured", "measured"]
 
 
 def check_measured(made: Pipeline, rng: random.Random, workers: Sequence[int]) -> None:
-    """Check that a pipeline that is measured and dumped gives the same elements, errors and states.
+    """Check that a measured and dumped pipeline gives the same elements, errors and states.
 
     What a verdict says of it is whole sentences, and no change that a verdict may offer shows.
 
@@ -63,7 +63,7 @@ def check_measured(made: Pipeline, rng: random.Random, workers: Sequence[int]) -
 
 
 def measured(made: Pipeline, rng: random.Random) -> Pipeline:
-    """The same with what measures at random edges, within the functions that make datasets, too."""
+    """Return the pipeline with measurements at random edges, also inside functions that make datasets."""
     steps: list[Step] = []
     for step in (None, *made.steps):
         if step is not None:
@@ -75,7 +75,7 @@ def measured(made: Pipeline, rng: random.Random) -> Pipeline:
 
 
 def _run(dataset: Dataset, iteration: int, workers: int) -> tuple[list[Outcome], list[Any]]:
-    """Return all that comes, and where each left the iterator."""
+    """Return all outcomes, and the iterator's state after each."""
     outcomes: list[Outcome] = []
     places: list[Any] = []
     node = dataset._node  # noqa: SLF001 - as the laws

@@ -1,4 +1,4 @@
-"""Functions that keep buffers, change their arguments and give away what they keep.
+"""Functions that reuse buffers, change their arguments and return what they keep.
 
 What each returns depends on its argument alone, as of those in `tundish.testing.functions`; what it does
 with its memory meanwhile is what people's functions do. In each thread of a process equal ones share
@@ -37,7 +37,7 @@ _TABLE = np.arange(300, dtype=np.int16)
 
 
 class _Memory(threading.local):
-    """The objects that the functions of a thread keep."""
+    """The objects kept by the functions of one thread."""
 
     def __init__(self) -> None:
         self.buffers: dict[Any, np.ndarray] = {}
@@ -208,7 +208,7 @@ def _each_array(value: Any, change: Callable[[np.ndarray, int], np.ndarray]) -> 
 
 
 def _written(leaf: Any, wanted: Any) -> Any:
-    """A leaf with other values: itself where that can be."""
+    """Return a leaf with other values, changed in place if possible."""
     if isinstance(leaf, np.ndarray) and leaf.flags.writeable and leaf.dtype == wanted.dtype:
         leaf[...] = wanted
         return leaf

@@ -1,4 +1,4 @@
-"""Elements of the reference: their numpy form, their leaves, and batches of them."""
+"""Elements of the reference: numpy form, leaves, batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["MOST_DIMENSIONS", "by_row", "misfit", "normal", "stacked", "taken_ap
 
 
 def normal(value: Any) -> Any:
-    """The numpy form of a value."""
+    """Return the numpy form of a value."""
     match value:
         case dict():
             return {key: normal(part) for key, part in value.items()}
@@ -68,14 +68,14 @@ def normal(value: Any) -> Any:
 
 
 def _fields_copied(value: Any) -> Any:
-    """Structs whose padding is 0."""
+    """Copy structs field by field, with zeros in their padding."""
     made = np.zeros(value.shape, value.dtype)
     made[...] = value
     return made if made.ndim else made[()]
 
 
 def _of_another_library(value: Any) -> Any:
-    """Return the numpy form of what other libraries make, known by the name of its class or of a base."""
+    """Return the numpy form of other libraries' objects, recognised by the name of a class or base."""
     match next((base.__name__ for base in type(value).__mro__ if base.__name__ in _OTHERS), None):
         case "DataFrame" | "Table" | "RecordBatch" | "Frame":
             names = (
@@ -115,7 +115,7 @@ def _is_missing_some(value: Any) -> bool:
 
 
 def taken_apart(nest: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    """The leaves of a nest, and how to build it of others."""
+    """Return the leaves of a nest, and a function that rebuilds it from others."""
     rebuild: Callable[[Any], Any]
     if isinstance(nest, dict):
         parts, rebuild = list(nest.values()), lambda values: dict(zip(nest, values, strict=True))
@@ -134,7 +134,7 @@ def taken_apart(nest: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
 
 
 def by_row(nest: Any) -> Any:
-    """The same with each `Ragged` made a column of its rows, but for a batch of several."""
+    """Replace each `Ragged` by a column of its rows, unless it is a batch of several."""
     if isinstance(nest, Ragged) and nest.row_splits.ndim == 1:
         ends = nest.row_splits.tolist()
         column = np.empty(len(ends) - 1, object)
@@ -149,7 +149,7 @@ def by_row(nest: Any) -> Any:
 
 
 def misfit(first: Any, row: Any) -> SpecError | None:
-    """Return the error of a row that does not fit the batch that another one began; None if it fits."""
+    """Return the error of a row that does not fit the batch begun by another; None if it fits."""
     match first, row:
         case dict(), dict():
             pairs = (
@@ -175,7 +175,7 @@ def _form(leaf: Any) -> Any:
 
 
 def stacked(rows: list[Any]) -> Any:
-    """The batch of rows that fit."""
+    """Return the batch of rows that fit each other."""
     first = rows[0]
     if isinstance(first, dict):
         return {key: stacked([row[key] for row in rows]) for key in first}

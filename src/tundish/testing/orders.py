@@ -1,4 +1,4 @@
-"""The orders of shuffles, from their description: for comparison, not for speed.
+"""The orders of shuffles, straight from their definition: for comparison, not for speed.
 
 `shuffle(buffer_size, seed)` draws 32-bit words of Philox 4x32-10 [1]_ and picks from a window
 that slides over its input. Seeds reach it as they do in TensorFlow. `shuffle(None, seed)` is a keyed
@@ -48,7 +48,7 @@ STATELESS_KEY = 0x02461E293EC8F720
 
 
 def words(key: int, stream: int, first: int = 0) -> Iterator[int]:
-    """The 32-bit words of Philox 4x32-10 for a 64-bit key.
+    """Yield the 32-bit words of Philox 4x32-10 for a 64-bit key.
 
     Parameters
     ----------
@@ -88,14 +88,14 @@ def _block(counter: int, key: int) -> list[int]:
 
 
 def seed_words(seed: int, graph_seed: int | None = None) -> tuple[int, int]:
-    """The two seeds that TensorFlow makes of an operator's and of `set_seed`'s."""
+    """Return TensorFlow's two seeds for an operator's seed and that of `set_seed`."""
     key = (DEFAULT_GRAPH_SEED if graph_seed is None else graph_seed) % SEED_MODULUS
     stream = seed % SEED_MODULUS
     return (key, stream) if key or stream else (0, SEED_MODULUS)
 
 
 def window_words(seed: int, number: int, *, reshuffle: bool = True) -> Iterator[int]:
-    """The words that pass `number` of a seeded shuffle draws.
+    """Yield the words that pass `number` of a seeded shuffle draws.
 
     With `reshuffle` each pass has a generator of its own, whose two seeds are the next two words
     of a generator of seeds.
@@ -108,7 +108,7 @@ def window_words(seed: int, number: int, *, reshuffle: bool = True) -> Iterator[
 
 
 def window_shuffle(items: Iterable[T], size: int, draws: Iterator[int]) -> Iterator[T]:
-    """Shuffle in a window: fill, draw one, put the oldest in its place, fill again.
+    """Shuffle in a window: fill it, draw one item, put the oldest in its place, refill.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def window_shuffle(items: Iterable[T], size: int, draws: Iterator[int]) -> Itera
 
 
 def permutation(count: int, seed: int, number: int) -> list[int]:
-    """The order of pass `number` of ``shuffle(None, seed)``: which element stands at each position.
+    """Return the order of pass `number` of ``shuffle(None, seed)``: the element at each position.
 
     Its six keys of 64 bits are a blake2b digest of the seed and the number of the pass, each made odd. Few
     elements are sorted by a hash of their positions under the first key. Of many, each position is walked
@@ -164,7 +164,7 @@ def permutation(count: int, seed: int, number: int) -> list[int]:
 def permutation_of_units(
     sizes: Sequence[int], units: int, seed: int, number: int, shard: tuple[int, int] = (1, 0)
 ) -> list[int]:
-    """The order of pass `number` of ``shuffle(None, seed, units=)``: which records a shard gives.
+    """Return the order of pass `number` of ``shuffle(None, seed, units=)``: the records of a shard.
 
     Units stand one behind the other in the order of their `permutation`. A shard is a stretch of their records, the first
     ones a record longer where they cannot be of one length. The stretch is cut where units begin, every so many
@@ -207,7 +207,7 @@ def permutation_of_units(
 
 
 def _splitmix(number: int) -> int:
-    """The finaliser of splitmix64."""
+    """Apply the finaliser of splitmix64."""
     number %= 2**64
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         number = (number ^ number >> shift) * factor % 2**64
@@ -217,7 +217,7 @@ def _splitmix(number: int) -> int:
 def weighted_draws(
     weights: Sequence[float], draws: Iterator[int], dtype: type = np.float32
 ) -> Iterator[int]:
-    """Yield which of several inputs each draw by weights chooses, for ever.
+    """Yield the input chosen by each weighted draw, without end.
 
     A draw takes two words as a seed. They are scrambled to the key and the stream of a generator,
     whose first two words give the 52 bits of a number u in [0, 1). Chosen is the first input
@@ -254,7 +254,7 @@ def weighted_draws(
 
 
 def directed(inputs: Sequence[Iterable[T]], choices: Iterable[int], *, stop: bool) -> Iterator[T]:
-    """Take from the inputs in the order that `choices` says.
+    """Take items from the inputs in the order of `choices`.
 
     Parameters
     ----------

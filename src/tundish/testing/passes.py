@@ -1,4 +1,4 @@
-"""A law: passes that were left early, or that run beside each other, do not show in later ones."""
+"""The law that passes are independent: those that end early, or run side by side, do not affect later ones."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Count:
 
 
 def calls() -> int:
-    """The number of calls of `Count` in this process so far."""
+    """Return the number of calls of `Count` in this process so far."""
     return _calls[0]
 
 
 @dataclass(frozen=True)
 class _StopAt:
-    """Raise in place of an element."""
+    """A probe that raises at an element."""
 
     at: int
 
@@ -51,7 +51,7 @@ class _StopAt:
 
 @dataclass(frozen=True)
 class Runs:
-    """One dataset, and how its passes are made.
+    """One dataset, and the way its passes are made.
 
     Parameters
     ----------
@@ -71,11 +71,11 @@ class Runs:
     limit: int
 
     def begin(self, dataset: Dataset | None = None) -> Any:
-        """A new iterator."""
+        """Return a new iterator."""
         return (dataset or self.dataset).iterator(workers=self.workers)
 
     def check(self, found: list[Outcome], first: int, name: str) -> None:
-        """Compare what an iterator gave, from its `first` element on."""
+        """Compare an iterator's outcomes, from element `first` on."""
         told = difference(self.expected[first : first + len(found)], found, ("alone", name))
         assert told is None, told
 
@@ -98,7 +98,7 @@ def _some(runs: Runs) -> None:
 
 
 def _broken(runs: Runs) -> None:
-    """An iterator that is dropped after a few elements."""
+    """Drop an iterator after a few elements."""
     collect(runs.begin(), limit=2)
 
 
@@ -109,14 +109,14 @@ def _closed(runs: Runs) -> None:
 
 
 def _abandoned(runs: Runs) -> Any:
-    """An iterator that is held, and read no further."""
+    """Hold an iterator, without reading further."""
     iterator = runs.begin()
     collect(iterator, limit=2)
     return iterator
 
 
 def _two_at_once(runs: Runs) -> None:
-    """Two that are read by turns; the second one lags, and is read to its end after the first."""
+    """Read two iterators in turn; the second one lags, and is read to its end after the first."""
     first, second = runs.begin(), runs.begin()
     with first, second:
         found: tuple[list[Outcome], list[Outcome]] = ([], [])
@@ -130,14 +130,14 @@ def _two_at_once(runs: Runs) -> None:
 
 
 def _failed(runs: Runs) -> None:
-    """A pass that ends in an error of what is downstream."""
+    """Make a pass that ends in an error downstream."""
     at = min(2, max(0, len(runs.expected) - 1))
     with runs.begin(runs.dataset.enumerate().map(_StopAt(at))) as iterator:
         collect(iterator, limit=at + 1)
 
 
 def _restored(runs: Runs) -> None:
-    """A state from the middle, continued for one element."""
+    """Restore a state from the middle, and read one element."""
     middle = len(runs.expected) // 2
     with runs.begin() as iterator:
         collect(iterator, limit=middle)
@@ -148,7 +148,7 @@ def _restored(runs: Runs) -> None:
 
 
 def _saved(runs: Runs) -> None:
-    """A pass into files, as far as it gets without an error."""
+    """Write a pass to files, up to its first error."""
     try:
         runs.dataset.take(len(runs.expected)).save(folder())
     except BaseException as error:

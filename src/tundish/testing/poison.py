@@ -1,4 +1,4 @@
-"""Memory that nobody has written is made visible: ``python -m tundish.testing.poisoned -m pytest``.
+"""Uninitialised memory made visible: ``python -m tundish.testing.poisoned -m pytest``.
 
 Memory that is freed and taken again often still holds the right answer, so a buffer that is never
 filled hides. Here everything that is made uninitialised holds a *pattern* instead, in this process
@@ -65,7 +65,7 @@ _others = [0]  # how many runs there are now of what is not ours
 
 
 def environ() -> dict[str, str]:
-    """Return this process's environment with what poisons a process that is started with it.
+    """Return this process's environment with the variables that poison a child process.
 
     Examples
     --------
@@ -85,12 +85,12 @@ def environ() -> dict[str, str]:
 
 
 def wanted() -> bool:
-    """Return whether the environment asks for poison."""
+    """Return True if the environment requests poison."""
     return bool(os.environ.get("TUNDISH_POISON"))
 
 
 def active() -> bool:
-    """Return whether memory that is made in this process holds the pattern, by looking at some.
+    """Return True if new memory in this process contains the pattern, by sampling some.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def install() -> None:
-    """Fill slots of shared memory too, and search what elements and files hold, in this process.
+    """Fill slots of shared memory too, and search elements and files for the pattern, in this process.
 
     Raises
     ------
@@ -138,7 +138,7 @@ _acquire_clean = Ring.acquire
 
 
 def _acquire(self: Ring) -> int | None:
-    """Take a free slot, all of which holds the pattern: what its last holder left, and new pages."""
+    """Take a free slot filled with the pattern, both old contents and new pages."""
     slot = _acquire_clean(self)
     if slot is not None:
         size = min(max(_SLOT_BYTES, self.allocated(slot)), self.arena.stride)
@@ -152,7 +152,7 @@ def _acquire(self: Ring) -> int | None:
 
 @contextmanager
 def unsearched() -> Iterator[None]:
-    """Search nothing within: elements of the reference are made by the user's functions alone.
+    """Suspend the search, since elements of the reference only come from user functions.
 
     These may leave gaps unwritten, which the loader has to zero and the reference does not.
     """
@@ -164,7 +164,7 @@ def unsearched() -> Iterator[None]:
 
 
 def look_through(data: Any, where: str) -> None:
-    """Note that bytes hold the pattern; `assert_clean` raises it.
+    """Search bytes for the pattern; `assert_clean` raises what is found.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def look_through(data: Any, where: str) -> None:
 
 
 def look_through_array(array: np.ndarray[Any, Any] | np.generic) -> None:
-    """Note that an array holds the pattern, or that the padding of its structures does.
+    """Search an array, including its padding, for the pattern.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def look_through_array(array: np.ndarray[Any, Any] | np.generic) -> None:
 
 
 def _as_they_lie(array: np.ndarray[Any, Any] | np.generic) -> np.ndarray[Any, Any]:
-    """The bytes of an array's items, a row each.
+    """Return the bytes of an array's items, a row each.
 
     Numpy copies structs field by field, and ``np.asarray`` does so with a scalar that holds its own memory:
     the gaps that are looked at would be those of the copy.
@@ -209,7 +209,7 @@ def _as_they_lie(array: np.ndarray[Any, Any] | np.generic) -> np.ndarray[Any, An
 
 
 def _gaps(dtype: np.dtype[Any], base: int = 0) -> Iterator[tuple[int, int]]:
-    """The ranges of bytes of a structure that are no field's."""
+    """Yield the ranges of a structure's bytes that belong to no field."""
     if dtype.subdtype is not None:
         inner = dtype.subdtype[0]
         for start in range(base, base + dtype.itemsize, inner.itemsize or 1):
@@ -227,12 +227,12 @@ def _gaps(dtype: np.dtype[Any], base: int = 0) -> Iterator[tuple[int, int]]:
 
 
 def watch(folder: str) -> None:
-    """Have `assert_clean` look through a folder's files the next time it is asked."""
+    """Make `assert_clean` search a folder's files at its next call."""
     _watched.append(str(folder))
 
 
 def look_through_files(folder: str | Path) -> None:
-    """Note which files of a folder hold the pattern.
+    """Search a folder's files for the pattern.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def look_through_files(folder: str | Path) -> None:
 
 
 def _written(path: Path) -> Iterator[bytes]:
-    """Yield what was written of a file, without its holes: one of a terabyte may be a single one."""
+    """Yield the written parts of a file, without its holes, which may be a terabyte."""
     with path.open("rb") as file:
         size, at = path.stat().st_size, 0
         while at < size:
@@ -260,7 +260,7 @@ def _written(path: Path) -> Iterator[bytes]:
 
 
 def assert_clean(*, files: bool = False) -> None:
-    """Raise what was noted since it was last asked.
+    """Raise what was found since the last call.
 
     Parameters
     ----------

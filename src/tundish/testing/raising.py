@@ -1,4 +1,4 @@
-"""A function that raises what no ``except Exception`` catches, as people's functions do."""
+"""Functions that raise what ``except Exception`` does not catch, as users' functions do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator and every source, each in small pipelines that the laws are checked on.
+"""The registry of every operator and every source, in small pipelines on which the laws are checked.
 
 A `Case` is a pipeline as a function of the class it is made of: `Dataset`, or the reference
 `Model`, which has the same methods. A new operator of `Dataset` needs a case here, and a meaning

@@ -1,4 +1,4 @@
-"""Surroundings that a run must leave as they were: this process, and what it holds of the machine."""
+"""What a run must leave unchanged: this process, and its resources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Resources", "other_random_states", "surroundings"]
 
 
 class Resources:
-    """The resources of the system that this process holds.
+    """The system's resources that this process holds.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Resources:
         self.held = self.now()
 
     def now(self) -> dict[str, set[Any]]:
-        """Count it."""
+        """Return the present resources."""
         me = psutil.Process()
         shared = Path("/dev/shm")  # noqa: S108 - only looked at
         return {
@@ -68,14 +68,14 @@ class Resources:
 
 
 def _opened(beginnings: tuple[str, ...]) -> int:
-    """The number of descriptors of files whose paths begin with one of these."""
+    """Return the number of open files whose paths begin with one of these."""
     held = Path("/proc/self/fd")
     links = held.iterdir() if held.is_dir() else ()
     return sum(path.is_symlink() and str(path.readlink()).startswith(beginnings) for path in links)
 
 
 def surroundings(dataset: Dataset) -> dict[str, Any]:
-    """Return what stands around a run and must not move."""
+    """Return the surroundings of a run, which must not change."""
     handlers = {s: signal.getsignal(s) for s in signal.valid_signals()}
     return {
         "random.getstate()": random.getstate(),
@@ -92,7 +92,7 @@ def surroundings(dataset: Dataset) -> dict[str, Any]:
 
 @contextmanager
 def other_random_states() -> Generator[None]:
-    """New global random states, so that one that is set to what it was before is noticed."""
+    """Set new global random states, so that resetting one to its old value is noticed."""
     states = random.getstate(), np.random.get_state()  # noqa: NPY002 - it is about these
     random.seed()
     np.random.seed()  # noqa: NPY002 - as above

@@ -1,4 +1,4 @@
-"""Values as people have them: what is like an array, arrays that are not tidy, tables, objects that change.
+"""Values as users have them: array-likes, unusual arrays, tables, mutable objects.
 
 `Give` makes an element of a kind from any element, `Given` is a source of them, `given` a list. Each of `VALUES` is
 one kind; ``framework`` is one of what is installed (pandas, polars, xarray, torch, JAX), by turns. What each is as an
@@ -30,7 +30,7 @@ ALIGNED = np.dtype([("a", "u1"), ("b", "f8"), ("c", [("x", "u1"), ("y", "i4")], 
 
 
 class Like:
-    """Something with ``__array__``, a dtype and a shape, that is no array; or whose ``__array__`` raises.
+    """An array-like with ``__array__``, a dtype and a shape; its ``__array__`` may raise.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Like:
 
 
 class Tracked(Like):
-    """An object like a tensor that takes part in a gradient: only what is detached from it is an array."""
+    """An object like a tensor with a gradient: only what is detached from it is an array."""
 
     requires_grad = True
 
@@ -62,7 +62,7 @@ class Tracked(Like):
 
 
 class Frame:
-    """A table: it has columns, and an ``__array__`` that nobody wants.
+    """A table: it has columns, and an ``__array__`` that should not be used.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Frame:
 
 @dataclass
 class Box:
-    """An object that can change."""
+    """A mutable object."""
 
     items: list[int]
 
@@ -103,7 +103,7 @@ def _read_only(values: np.ndarray) -> np.ndarray:
 
 
 def _aligned(values: np.ndarray) -> np.ndarray:
-    """Structs whose padding bytes are not 0, as those of memory that was something else."""
+    """Return structs with nonzero padding, as memory that was reused may have."""
     raw = bytearray(b"\xc7" * (3 * ALIGNED.itemsize))
     made: np.ndarray = np.frombuffer(raw, ALIGNED)
     for name in ALIGNED.names or ():

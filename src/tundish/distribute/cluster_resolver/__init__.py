@@ -1,4 +1,4 @@
-"""Resolvers of which process of a cluster this is: tf.distribute's, for the input of each.
+"""Resolvers of a process's place in a cluster: tf.distribute's, for the input of each process.
 
 They read what a cluster says of itself, open no connection and set nothing. `input_context` of each
 is what `distribute_dataset` wants.

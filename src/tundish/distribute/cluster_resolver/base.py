@@ -1,4 +1,4 @@
-"""Clusters: who is in one, and what resolvers have in common."""
+"""Descriptions of clusters, and the base class of resolvers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ClusterSpec:
         return f"ClusterSpec({dict(sorted(self.as_dict().items()))!r})"
 
     def as_dict(self) -> dict[str, Tasks]:
-        """Return of each job a list of addresses; a dict where numbers are left out."""
+        """Return the addresses of each job's tasks: a list, or a dict if numbers are missing."""
         return {
             job: [tasks[k] for k in range(len(tasks))]
             if set(tasks) == set(range(len(tasks)))
@@ -71,7 +71,7 @@ class ClusterSpec:
         return list(self._jobs)
 
     def num_tasks(self, job_name: str) -> int:
-        """Return how many tasks a job has.
+        """Return the number of a job's tasks.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class ClusterSpec:
         return len(self._tasks(job_name))
 
     def task_indices(self, job_name: str) -> list[int]:
-        """The numbers of a job's tasks.
+        """Return the numbers of a job's tasks.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class ClusterSpec:
         return sorted(self._tasks(job_name))
 
     def task_address(self, job_name: str, task_index: int) -> str:
-        """The address of a task.
+        """Return the address of a task.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class ClusterSpec:
         return tasks[task_index]
 
     def job_tasks(self, job_name: str) -> list[str | None]:
-        """The addresses of a job's tasks; None where a number is left out.
+        """Return the addresses of a job's tasks; None for a missing number.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ _READERS = ("chief", "master", "worker")
 
 
 class ClusterResolver(ABC):
-    """Says who is in a cluster, and which of them this process is.
+    """Describes a cluster, and which task of it this process is.
 
     Subclasses give `cluster_spec`.
 
@@ -161,7 +161,7 @@ class ClusterResolver(ABC):
 
     @abstractmethod
     def cluster_spec(self) -> ClusterSpec:
-        """Return who is in the cluster, as it is now."""
+        """Return the present members of the cluster."""
 
     def master(
         self,
@@ -169,7 +169,7 @@ class ClusterResolver(ABC):
         task_id: int | None = None,
         rpc_layer: str | None = None,
     ) -> str:
-        """The address of a task.
+        """Return the address of a task.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class ClusterResolver(ABC):
         return self._address(task_type, task_id, rpc_layer)
 
     def _address(self, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> str:
-        """Return what `master` gives: the address of a task that is named, or of this one."""
+        """Return the address of the named task, or of this one, for `master`."""
         kind = self.task_type if task_type is None else task_type
         index = self.task_id if task_id is None else task_id
         if kind is None or index is None:
@@ -200,7 +200,7 @@ class ClusterResolver(ABC):
         task_id: int | None = None,
         config_proto: Any = None,
     ) -> Mapping[str, int]:
-        """Return how many accelerators a task has, by kind, as far as the cluster says it.
+        """Return the number of a task's accelerators by kind, as far as the cluster knows.
 
         Parameters
         ----------
@@ -234,7 +234,7 @@ class ClusterResolver(ABC):
 
     @property
     def rpc_layer(self) -> str | None:
-        """The part that stands before an address; may be set."""
+        """The protocol before an address; may be set."""
         return self._said("rpc_layer") if self._rpc_layer is None else self._rpc_layer
 
     @rpc_layer.setter
@@ -242,11 +242,11 @@ class ClusterResolver(ABC):
         self._rpc_layer = rpc_layer
 
     def _said(self, name: str) -> Any:
-        """Return what the cluster says of this process, where the resolver was not told: a property, by name."""
+        """Return a property of this process as the cluster knows it, if the resolver was not given one."""
         return None
 
     def input_context(self, replicas: int | None = None) -> InputContext:
-        """Return which input pipeline this process is.
+        """Return this process's number among the input pipelines.
 
         The chief (or master) is number 0, then come the workers. Evaluators read for themselves:
         they are numbered among each other.
@@ -296,5 +296,5 @@ class ClusterResolver(ABC):
 
 
 def with_layer(address: str, rpc_layer: str | None) -> str:
-    """An address with what stands before it."""
+    """Return an address with its protocol."""
     return f"{rpc_layer}://{address}" if rpc_layer else address

@@ -1,4 +1,4 @@
-"""A cluster of pods: an indexed job's, or those that a client finds by their labels."""
+"""Clusters of pods: an indexed job's, or those that a client finds by labels."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _VARIABLES = ("JOB_COMPLETION_INDEX", "JOB_COMPLETIONS", "JAX_PROCESS_COUNT", "J
 
 
 class KubernetesExecutableLocation(IntEnum):
-    """The place where this runs, in tf.distribute's words: in a pod, or elsewhere."""
+    """Where a resolver runs, in tf.distribute's terms: in a pod, or elsewhere."""
 
     WITHIN_CLUSTER = 0
     OFF_CLUSTER = 1
 
 
 class KubernetesClusterResolver(ClusterResolver):
-    """The pods of an indexed job, as its variables say; with a client, pods that it finds.
+    """The pods of an indexed job, from its variables; with a client, the pods that it finds.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class KubernetesClusterResolver(ClusterResolver):
             self._task_type, self._task_id = "worker", _pod().input_pipeline_id
 
     def cluster_spec(self) -> ClusterSpec:
-        """The pods, as they are now."""
+        """Return the present pods."""
         if self._client is not None:
             return ClusterSpec({job: self._found(job) for job in self._labels})
         host = os.environ.get("HOSTNAME", "")
@@ -119,7 +119,7 @@ class KubernetesClusterResolver(ClusterResolver):
 
 
 def _pod() -> InputContext:
-    """Return which pod of an indexed job this is."""
+    """Return this pod's number in an indexed job."""
     said = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     if "JOB_COMPLETION_INDEX" not in said:
         raise RuntimeError(

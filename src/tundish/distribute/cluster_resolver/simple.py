@@ -1,4 +1,4 @@
-"""A cluster that the caller describes, and several resolvers as one."""
+"""Clusters described by the caller, and unions of several resolvers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SimpleClusterResolver(ClusterResolver):
-    """A cluster that is given as it is.
+    """A cluster described by the caller.
 
     Parameters
     ----------
@@ -60,11 +60,11 @@ class SimpleClusterResolver(ClusterResolver):
         self._accelerators = dict(num_accelerators or {})
 
     def cluster_spec(self) -> ClusterSpec:
-        """Return who is in the cluster."""
+        """Return the cluster."""
         return self._cluster_spec
 
     def _address(self, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> str:
-        """The address of a task; of none, what the resolver was made with."""
+        """Return the address of a task; without a task, that given to the constructor."""
         address = self._master
         if task_type is not None and task_id is not None:
             address = self._cluster_spec.task_address(task_type, task_id)
@@ -72,7 +72,7 @@ class SimpleClusterResolver(ClusterResolver):
 
 
 class UnionResolver(ClusterResolver):
-    """The clusters of several resolvers together; who this process is says the first.
+    """The union of several resolvers' clusters; the first one knows which task this process is.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class UnionResolver(ClusterResolver):
         self._accelerators = args[0].num_accelerators()
 
     def cluster_spec(self) -> ClusterSpec:
-        """All their clusters as one."""
+        """Return the union of the clusters."""
         found = [each.cluster_spec().as_dict() for each in self._resolvers]
         merged: dict[str, Tasks] = {}
         for job in dict.fromkeys(job for cluster in found for job in cluster):
@@ -127,14 +127,14 @@ class UnionResolver(ClusterResolver):
         return ClusterSpec(merged)
 
     def _address(self, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> str:
-        """The address of a task; of none, what the first resolver says."""
+        """Return the address of a task; without a task, that of the first resolver."""
         if task_type is not None and task_id is not None:
             address = self.cluster_spec().task_address(task_type, task_id)
             return with_layer(address, rpc_layer or self._rpc_layer)
         return self._resolvers[0].master(rpc_layer=rpc_layer)
 
     def _said(self, name: str) -> Any:
-        """Return what the first resolver says."""
+        """Return the first resolver's property of this process."""
         return getattr(self._resolvers[0], name)
 
 
@@ -152,7 +152,7 @@ def _merged(job: str, all_tasks: list[Tasks]) -> Tasks:
 
 
 class TFConfigClusterResolver(ClusterResolver):
-    """The cluster that the environment's ``TF_CONFIG`` describes, read whenever it is asked for.
+    """The cluster in the environment's ``TF_CONFIG``, read on each access.
 
     Parameters
     ----------
@@ -181,18 +181,18 @@ class TFConfigClusterResolver(ClusterResolver):
         self._environment = environment or ""
 
     def _said(self, name: str) -> Any:
-        """Return what the variable says."""
+        """Return the variable's property of this process."""
         config = _config()
         if name == "rpc_layer":
             return config.get(name)
         return tf_task(config)[name == "task_id"]
 
     def cluster_spec(self) -> ClusterSpec:
-        """Return who is in the cluster; nobody where the variable is not set."""
+        """Return the cluster; it is empty if the variable is not set."""
         return ClusterSpec(tf_tasks(_config()))
 
     def _address(self, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> str:
-        """The address of a task; "" in a cluster of one."""
+        """Return the address of a task; "" in a cluster of one."""
         said = _config().get("session_master")
         if said is not None:
             return str(said)

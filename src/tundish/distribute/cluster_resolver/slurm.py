@@ -1,4 +1,4 @@
-"""A cluster as Slurm's variables describe it, with its short form of lists."""
+"""Clusters described by Slurm's variables, with its short form of lists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TASKS = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?")
 
 
 def expand_hostlist(hostlist: str) -> list[str]:
-    """The hosts of a list in Slurm's short form, in its order.
+    """Return the hosts of a list in Slurm's short form, in order.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def expand_hostlist(hostlist: str) -> list[str]:
 
 
 def expand_tasks_per_node(tasks: str) -> list[int]:
-    """The numbers of tasks on each node, as in ``SLURM_STEP_TASKS_PER_NODE``.
+    """Return the number of tasks on each node, from a text like ``SLURM_STEP_TASKS_PER_NODE``.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def expand_tasks_per_node(tasks: str) -> list[int]:
 
 
 def _apart(hostlist: str) -> list[str]:
-    """The names of a list, brackets as they are."""
+    """Split a list of names, without expanding brackets."""
     names, at = [], 0
     while True:
         match = _NAMES.match(hostlist, at)
@@ -118,7 +118,7 @@ def _refused(hostlist: str, why: str) -> ValueError:
 
 
 class SlurmClusterResolver(ClusterResolver):
-    """The tasks of a job step of Slurm.
+    """The tasks of a Slurm job step.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class SlurmClusterResolver(ClusterResolver):
             rank -= count
 
     def cluster_spec(self) -> ClusterSpec:
-        """The tasks, in the order of their ranks."""
+        """Return the tasks, in the order of their ranks."""
         addresses = [
             f"{host}:{self._port_base + k}"
             for host, count in self._tasks.items()
@@ -225,12 +225,12 @@ class SlurmClusterResolver(ClusterResolver):
         return ClusterSpec(cluster)
 
     def get_task_info(self) -> tuple[str | None, int | None]:
-        """`task_type` and `task_id`."""
+        """Return `task_type` and `task_id`."""
         return self.task_type, self.task_id
 
 
 def _tasks(given: int | Mapping[str, int] | None) -> dict[str, int]:
-    """Return how many tasks run on which host."""
+    """Return the number of tasks on each host."""
     if isinstance(given, Mapping):
         return {
             str(host): check_count(f"tasks_per_node[{host!r}]", n, least=1)

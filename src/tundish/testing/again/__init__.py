@@ -1,4 +1,4 @@
-"""The elements of a saved state again, in this process: which one fails, and which takes long.
+"""Replaying the elements after a saved state, in this process: which one fails, and which takes long.
 
 - `next_failure`, `slowest`: find it, and what its function was given;
 - `debug`: the same under pdb, where it fails;

@@ -1,4 +1,4 @@
-"""A call of one of the user's functions, with what it was given."""
+"""A recorded call of one of the user's functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST = 60  # characters of a value that is shown as it is
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call of one of the user's functions.
+    """A recorded call of one of the user's functions.
 
     Attributes
     ----------
@@ -50,25 +50,25 @@ class Call:
 
     @property
     def element(self) -> Any:
-        """The element: its one argument, or the tuple of several."""
+        """The element: the only argument, or the tuple of several."""
         return self.arguments[0] if len(self.arguments) == 1 else self.arguments
 
     @property
     def rng(self) -> Any:
-        """The generator that it was given, as it was at its start; None where it is given none."""
+        """The generator that it received, in its initial state; None if it receives none."""
         return copied(self.keywords.get("rng"))
 
     def arguments_again(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what the function was given, to be given again: copies."""
+        """Return copies of the call's arguments."""
         return copied(self.arguments), copied(dict(self.keywords))
 
     def again(self) -> Any:
-        """Call the function with the same, as often as you like."""
+        """Repeat the call; any number of times."""
         arguments, keywords = self.arguments_again()
         return self.function(*arguments, **keywords)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Say what was called with what, as pairs of words."""
+        """Describe the call and its arguments as pairs of words."""
         told = [("function", self.where)]
         name = "element" if len(self.arguments) == 1 else "elements"
         told.append((name, ", ".join(map(shown, self.arguments))))
@@ -76,7 +76,7 @@ class Call:
 
 
 def copied(value: Any) -> Any:
-    """A copy of a value, or the value where it has none."""
+    """Copy a value; a value that cannot be copied is returned itself."""
     try:
         return copy.deepcopy(value)
     except Exception:  # noqa: BLE001 - what a user's object raises there may be anything
@@ -84,7 +84,7 @@ def copied(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value in one line: as it is where that is short, else its spec; in a dict or a tuple each by itself."""
+    """Describe a value in one line: itself if it is short, else its spec; parts of dicts and tuples separately."""
     state = getattr(getattr(value, "bit_generator", None), "state", None)
     if isinstance(state, dict) and isinstance(state.get("state"), dict):
         inner = {key: _words(found) for key, found in state["state"].items()}

@@ -1,4 +1,4 @@
-"""The element of a saved state that fails, or that takes long, and what its function was given."""
+"""Search for the element after a saved state that fails, or takes long, with its function's arguments."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class FailedElement:
 
 @dataclass(frozen=True, eq=False)
 class SlowElement:
-    """An element, and what took the time.
+    """An element, and how its time was spent.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class SlowElement:
 
     @property
     def elsewhere_s(self) -> float:
-        """The time that was spent outside of functions: reading, putting batches together."""
+        """The time outside of functions: reading, batching."""
         return max(0.0, self.seconds - sum(self.nodes.values()))
 
     @property
@@ -116,7 +116,7 @@ class SlowElement:
 def next_failure(
     ds: Dataset, state: State = None, limit: int | None = LIMIT
 ) -> FailedElement | None:
-    """Go on from a state until an element fails, in this process.
+    """Continue from a state until an element fails, in this process.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def next_failure(
 
 
 def look(ds: Dataset, state: State, limit: int | None) -> FailedElement | int:
-    """The next failure, or how many elements have none."""
+    """Return the next failure, or the number of elements without one."""
     index = 0
     with Replay(ds, state_of(state)) as replay:
         while limit is None or index < limit:
@@ -181,7 +181,7 @@ def look(ds: Dataset, state: State, limit: int | None) -> FailedElement | int:
 
 
 def forward(ds: Dataset, state: State, count: int) -> dict[str, Any]:
-    """Return the state after the next elements, whether they fail or not; of fewer, if there are fewer."""
+    """Return the state after `count` further elements, failed ones included; after fewer if there are fewer."""
     with Replay(ds, state) as replay:
         for _ in range(count):
             try:
@@ -194,7 +194,7 @@ def forward(ds: Dataset, state: State, count: int) -> dict[str, Any]:
 
 
 def one_call(ds: Dataset, state: State, number: int) -> Call | None:
-    """Return what a call is given, which is not called; None where it never comes to that."""
+    """Return a call without executing it; None if it is never reached."""
     # What suppresses: something else fails this time.
     with Replay(ds, state, Watcher(stop=number)) as replay, contextlib.suppress(Exception):
         try:
@@ -205,7 +205,7 @@ def one_call(ds: Dataset, state: State, number: int) -> Call | None:
 
 
 def _again(ds: Dataset, state: State, keep: str) -> tuple[Watcher, BaseException | None]:
-    """Make the element just after a state, and keep the calls of a node; return what it raised."""
+    """Compute the element after a state, keeping the calls of a node; return its error."""
     watcher = Watcher(keep=keep)
     with Replay(ds, state, watcher) as replay:
         try:
@@ -234,12 +234,12 @@ def _failed(ds: Dataset, replay: Replay, index: int, error: BaseException) -> Fa
 
 
 def _raised_by(inner: BaseException, error: BaseException) -> bool:
-    """Return True if the error of an element is the one that a function raised."""
+    """Return True if an element's error is the one that a function raised."""
     return inner is error or error.__cause__ is inner
 
 
 def origin_of(error: BaseException) -> str | None:
-    """Return which element an error comes from, as the note of an iterator says."""
+    """Return the element that an error comes from, from the iterator's note."""
     for note in getattr(error, "__notes__", ()):
         found = _ORIGIN.match(note)
         if found:
@@ -250,7 +250,7 @@ def origin_of(error: BaseException) -> str | None:
 def slowest(
     ds: Dataset, state: State = None, n: int = 100, most: int = 3, *, node: str | None = None
 ) -> tuple[SlowElement, ...]:
-    """Go on from a state for `n` elements, in this process, and tell which took longest.
+    """Continue from a state for `n` elements, in this process, and return the slowest.
 
     Parameters
     ----------
@@ -302,7 +302,7 @@ def slowest(
 
 
 def _timed(replay: Replay, index: int) -> SlowElement | None:
-    """Make the next element; None: there is none."""
+    """Compute the next element; None if there is none."""
     start, busy = time.perf_counter(), time.process_time()
     raised: BaseException | None = None
     try:
@@ -321,7 +321,7 @@ def _timed(replay: Replay, index: int) -> SlowElement | None:
 
 
 def _longest_call(ds: Dataset, slow: SlowElement, node: str | None) -> Call | None:
-    """The longest call of a node, of an element that is made again."""
+    """Compute an element again, and return the longest call of a node."""
     node = node or slow.slowest_node
     if node is None:
         return None

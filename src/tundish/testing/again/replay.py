@@ -1,4 +1,4 @@
-"""Going on from a state in this process, one element after another."""
+"""Continuing from a state in this process, element by element."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ State = Mapping[str, Any] | str | os.PathLike[str] | None
 
 
 def state_of(state: State) -> dict[str, Any] | None:
-    """A state: one at hand, or what a file, or the newest of a folder, holds; None: the start.
+    """Return a state: the given one, or that of a file, or the newest of a folder; None for the start.
 
     Raises
     ------
@@ -113,7 +113,7 @@ class Replay:
         self._context.close_files()
 
     def next(self) -> Any:
-        """The next element.
+        """Return the next element.
 
         Raises
         ------
@@ -137,11 +137,11 @@ class Replay:
         return item.value
 
     def here(self) -> Any:
-        """Return where the last element left it; a mark, which stays good."""
+        """Return the mark after the last element, which stays valid."""
         return self._network.mark()
 
     def state(self, mark: Any) -> dict[str, Any]:
-        """The state at a mark, as `Iterator.state_dict` gives it."""
+        """Return the state at a mark, as from `Iterator.state_dict`."""
         position = self._network.dump(mark)
         body = {"iteration": self._iteration, **self._seeds, "ended": False, "position": position}
         return make_state(self._root, body)

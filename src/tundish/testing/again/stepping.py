@@ -1,4 +1,4 @@
-"""pdb where an element failed, or at the start of the function that is given it."""
+"""pdb at a failed element, or at the start of the function that receives it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OTHERS = tuple({_OURS, *(sysconfig.get_path(name) for name in ("stdlib", "purel
 
 
 def debug(ds: Dataset, state: State = None, limit: int | None = LIMIT) -> FailedElement | None:
-    """Go on from a state until an element fails, and debug it with pdb where it was raised.
+    """Continue from a state until an element fails, and start pdb where it was raised.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def debug(ds: Dataset, state: State = None, limit: int | None = LIMIT) -> Failed
 
 
 def post_mortem(failed: FailedElement) -> None:
-    """Debug an element where its error was raised; what a check has refused, from its function's start."""
+    """Start pdb where an element's error was raised, or at its function's start if a check raised it."""
     call = failed.call
     if call is not None and isinstance(failed.error, NumericsError):
         step(call)  # which had returned: what is left of it is not on the stack
@@ -87,7 +87,7 @@ def post_mortem(failed: FailedElement) -> None:
 
 
 def step(call: Call) -> None:
-    """Debug a call from the function's start, with what it was given."""
+    """Start pdb at the start of a recorded call's function, with its arguments."""
     names = _names_of(call)
     while True:
         debugger = _Debugger(call)
@@ -108,7 +108,7 @@ def step(call: Call) -> None:
 
 
 class _Debugger(pdb.Pdb):
-    """pdb that begins in the user's frame, and can run the function again."""
+    """pdb that starts in the user's frame, and can run the function again."""
 
     def __init__(self, call: Call | None) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class _Debugger(pdb.Pdb):
         self.again = False
 
     def do_again(self, arg: str) -> bool | None:
-        """again: Run the function from its start, with what it was given."""
+        """again: Run the function from its start, with the same arguments."""
         if self._call is None:
             self.error("no function of yours was called")
             return None
@@ -127,7 +127,7 @@ class _Debugger(pdb.Pdb):
     def get_stack(
         self, f: FrameType | None, t: TracebackType | None
     ) -> tuple[list[tuple[FrameType, int]], int]:
-        """Find the frames from the user's function on."""
+        """Return the frames from the user's function on."""
         stack, at = super().get_stack(f, t)
         if f is not None or not stack:
             return stack, at
@@ -136,7 +136,7 @@ class _Debugger(pdb.Pdb):
 
 
 def frames_of(stack: list[Any], call: Call | None) -> list[Any]:
-    """The frames of a stack from those of a call on: what is above is the library's."""
+    """Return the frames of a stack from a call's frame on, without the library's before it."""
     code = None if call is None else code_of(call.function)
     for at, (frame, *_) in enumerate(stack):
         if frame.f_code is code:
@@ -145,7 +145,7 @@ def frames_of(stack: list[Any], call: Call | None) -> list[Any]:
 
 
 def _is_own(frame: FrameType) -> bool:
-    """Return True if a frame is of the user's own code: of no package, and not of Python's library."""
+    """Return True if a frame is of the user's own code, not of a package or Python's library."""
     return not frame.f_code.co_filename.startswith((*_OTHERS, "<frozen"))
 
 
@@ -158,7 +158,7 @@ def _names_of(call: Call | None) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _at_hand(names: dict[str, Any]) -> Iterator[None]:
-    """Have names found in every frame that has none of its own, as the interpreter has its ``_``."""
+    """Define names in every frame that lacks them, as the interpreter does with ``_``."""
     free = {name: value for name, value in names.items() if not hasattr(builtins, name)}
     vars(builtins).update(free)
     try:

@@ -1,4 +1,4 @@
-"""A plan whose functions are watched: each call of one is counted, timed, and may be kept."""
+"""A plan with watched functions: each call is counted, timed, and may be kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WITHIN = " within "
 
 
 class ReachedElement(BaseException):  # nothing is wrong, and no `except Exception` is to stop it
-    """The call that was asked for is about to begin."""
+    """Raised when the requested call is about to begin."""
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
@@ -43,7 +43,7 @@ class Timed:
 
 
 class Watcher:
-    """An object that is told of every call of a user's function.
+    """Records the calls of the user's functions.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Watcher:
         self.begin()
 
     def begin(self) -> None:
-        """Forget the calls of the last element: a new one is asked for."""
+        """Discard the calls of the last element, before a new one is requested."""
         self.timed: list[Timed] = []
         self.kept: list[Call] = []
         self.failed: tuple[str, int, BaseException] | None = None
@@ -75,7 +75,7 @@ class Watcher:
     def call(
         self, watched: WatchedCalls, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
-        """Call a function."""
+        """Call a function, and record the call."""
         node, number, kept = watched.node, self._count, None
         self._count += 1
         if self._tell is not None:
@@ -101,12 +101,12 @@ class Watcher:
         return result
 
     def call_of(self, number: int) -> Call | None:
-        """A call of this element that was kept."""
+        """Return a kept call of this element."""
         return next((call for call in self.kept if call.number == number), None)
 
 
 class WatchedCalls:
-    """A function in a plan, whose calls a watcher is told of."""
+    """A function in a plan whose calls are recorded."""
 
     def __init__(self, node: str, function: Callable[..., Any], watcher: Watcher) -> None:
         self.node, self.function, self.watcher = node, function, watcher
@@ -117,7 +117,7 @@ class WatchedCalls:
 
 
 def watched(root: Operator, watcher: Watcher) -> tuple[Operator, Callable[[Operator], Operator]]:
-    """A plan with its functions watched, and what tells of each node which is in its place."""
+    """Return a plan with watched functions, and a function from its nodes to the original ones."""
     return _watched(root, watcher, "")
 
 
@@ -141,7 +141,7 @@ def _watched(
 
 
 def _functions(holder: Any, label: str, watcher: Watcher) -> dict[str, Any]:
-    """The fields of a node, or of a function of ours, that hold functions: those, watched."""
+    """Return the fields of a node, or of a library function, that hold functions, watched."""
     changes: dict[str, Any] = {}
     names = functions_of(holder)
     for each in fields(holder):

@@ -1,4 +1,4 @@
-"""Cases of the operators that hold a dataset to what it should be."""
+"""Cases of the operators that enforce what a dataset should be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A case: a pipeline with what is known of it."""
+"""A case: a pipeline with its known properties."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Case:
     stands: int | None = 0
 
     def build(self) -> Dataset:
-        """Make the dataset anew."""
+        """Make a new dataset of the case."""
         made: Dataset = self.pipeline(Dataset)
         return made if self.stands == 0 else standing(made, self.stands)
 
     def expected(self, iteration: int = 0) -> list[Outcome]:
-        """Return what the reference gives for it."""
+        """Return the reference's outcomes."""
         model: Model = self.pipeline(Model)
         return model.outcomes(iteration, self.limit)
 

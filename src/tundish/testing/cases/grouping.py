@@ -1,4 +1,4 @@
-"""Cases of the operators that put elements together by a key."""
+"""Cases of the operators that group elements by a key."""
 
 from __future__ import annotations
 

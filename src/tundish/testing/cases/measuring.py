@@ -1,4 +1,4 @@
-"""Cases of the operators that measure what passes: with them nothing is different."""
+"""Cases of the operators that measure elements, which change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of sources that are computed, and of operators that take from several datasets."""
+"""Cases of computed sources, and of operators that mix several datasets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the operator that puts sequences into rows."""
+"""Cases of the operator that packs sequences into rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the operators that put elements of different shapes together."""
+"""Cases of the operators that batch elements of different shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of what reads files: each kind of file, read one after another, in turn, by number, and damaged."""
+"""Cases of file readers: each kind of file, read in sequence, in turn, by number, and damaged."""
 
 from __future__ import annotations
 

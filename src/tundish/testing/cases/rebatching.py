@@ -1,4 +1,4 @@
-"""Cases of the operators that cut batches anew."""
+"""Cases of the operators that change batch sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of what keeps elements in files.
+"""Cases of operators that store elements in files.
 
 Each pipeline comes in three forms: nothing stands in its files; an iterator that was closed early
 has left a part there; all stands there. What comes out must not differ.

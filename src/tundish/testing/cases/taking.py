@@ -1,4 +1,4 @@
-"""Cases of the operators that end a dataset at an element's word."""
+"""Cases of the operators that end a dataset by a predicate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the operator that leaves out what has come before."""
+"""Cases of the operator that removes repetitions."""
 
 from __future__ import annotations
 

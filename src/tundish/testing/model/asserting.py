@@ -1,4 +1,4 @@
-"""The reference's operators that hold a dataset to what it should be."""
+"""The reference of the operators that enforce what a dataset should be."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AssertingModel(Basic):
-    """Errors and numbers of elements."""
+    """The reference of `ignore_errors`, `assert_cardinality` and `pad_to_cardinality`."""
 
     def ignore_errors(self, log_warning: bool = False) -> Self:
         def items(this: Pass) -> Iterator[Item]:

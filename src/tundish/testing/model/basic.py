@@ -52,7 +52,7 @@ class Pass:
     shard: tuple[int, int] = (1, 0)
 
     def at(self, index: int, value: Any = None, error: BaseException | None = None) -> Item:
-        """An item that begins at this node."""
+        """Return an item whose path begins at this node."""
         return Item(self.number, (*self.prefix, index) if self.prefix else index, value, error)
 
 
@@ -67,7 +67,7 @@ class Item(NamedTuple):
     """What names the unit of storage that it stands in, where there are several."""
 
     def inside(self, *behind: int, before: tuple[int, ...] = ()) -> Item:
-        """The same with a longer path."""
+        """Return the item with a longer path."""
         path = self.path if isinstance(self.path, tuple) else (self.path,)
         return self._replace(path=(*before, *path, *behind))
 
@@ -92,13 +92,13 @@ class Basic:
         return self  # it never changes
 
     def within(self, outer: Item) -> Iterator[Item]:
-        """The items of a dataset that was made of an item."""
+        """Yield the items of a dataset that was made from an item."""
         below = Pass(0, self.numbers(), (outer.number, outer.path))
         for ordinal, item in enumerate(self.items(below)):
             yield outer.inside(ordinal)._replace(value=item.value, error=item.error)
 
     def outcomes(self, iteration: int = 0, limit: int = 100_000) -> list[Outcome]:
-        """Return what an iterator of this dataset gives.
+        """Return the outcomes of an iterator of this dataset.
 
         Parameters
         ----------
@@ -365,7 +365,7 @@ class Basic:
 
 
 class _Raising:
-    """An iterator that can go on after an error, which a generator cannot."""
+    """An iterator that can continue after an error, unlike a generator."""
 
     def __init__(self, items: Iterator[Item]) -> None:
         self.items = items
@@ -381,7 +381,7 @@ class _Raising:
 
 
 def generator(seed: int, number: int, item: Item) -> np.random.Generator:
-    """The `rng` that map `number` of those with a seed is called with."""
+    """Return the `rng` for map `number` among those with a seed."""
     if isinstance(item.path, tuple):
         digest = hashlib.blake2b(repr(item.path).encode(), digest_size=16).digest()
         index = int.from_bytes(digest, "little") | 1 << 127
@@ -395,19 +395,19 @@ def generator(seed: int, number: int, item: Item) -> np.random.Generator:
 
 
 def arguments(value: Any) -> tuple[Any, ...]:
-    """Return what a function is called with for an element: a plain tuple is unpacked."""
+    """Return a function's arguments for an element: a plain tuple is unpacked."""
     return value if type(value) is tuple else (value,)
 
 
 def users(error: BaseException) -> BaseException:
-    """Return what the user's function raised; raise Ctrl-C, which has no arguments, again."""
+    """Return the error of a user's function; re-raise Ctrl-C, which has no arguments."""
     if isinstance(error, KeyboardInterrupt) and not error.args:
         raise error
     return error
 
 
 def called(item: Item, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Item:
-    """The item with the function's result for its value, or with its error.
+    """Return the item with the function's result for its value, or its error.
 
     What a function does with its arguments, and later with its result, is its own affair.
     """

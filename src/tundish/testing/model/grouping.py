@@ -1,4 +1,4 @@
-"""The reference's operators that put elements together by a key."""
+"""The reference of the operators that group elements by a key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class GroupingModel(WindowsModel):
-    """Operators that put elements together by a key."""
+    """The reference of the operators that group elements by a key."""
 
     def group_by_window(
         self,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class InterleavingModel(Basic):
-    """Operators that read several datasets in turn."""
+    """The reference of `interleave` and `flat_map`."""
 
     def interleave(
         self,

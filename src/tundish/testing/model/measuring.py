@@ -1,4 +1,4 @@
-"""The reference's operators that measure what passes."""
+"""The reference of the operators that measure elements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tundish.testing.model.basic import Basic
 
 
 class MeasuringModel(Basic):
-    """Operators that pass their input's elements on."""
+    """The reference of operators that pass on their input's elements."""
 
     def latency_stats(self, tag: str) -> Self:
         return self

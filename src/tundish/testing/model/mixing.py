@@ -1,4 +1,4 @@
-"""The reference's operators that take from several datasets, and its sources without input."""
+"""The reference of the operators that mix several datasets, and of computed sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MixingModel(Basic):
-    """Sources that are computed, and operators that take from several datasets."""
+    """The reference of the operators that mix several datasets, and of computed sources."""
 
     # -- sources
 
@@ -147,7 +147,7 @@ class MixingModel(Basic):
 
 
 def _refused(value: Any, count: int) -> Exception | None:
-    """The error of a choice that is none."""
+    """Return the error of an invalid choice."""
     if not isinstance(normal(value), np.int64):
         return SpecError("no choice")
     if not 0 <= value < count:

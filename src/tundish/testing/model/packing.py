@@ -1,4 +1,4 @@
-"""The reference's operator that puts sequences into rows."""
+"""The reference of the operator that packs sequences into rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Token = tuple[dict[str, Any], int, int]
 
 
 class PackingModel(Basic):
-    """Operators on sequences of tokens."""
+    """The reference of `pack`."""
 
     def pack(
         self,
@@ -34,7 +34,7 @@ class PackingModel(Basic):
         positions: str | None = "positions",
     ) -> Self:
         def sequence(number: int, element: Any) -> tuple[Any, dict[str, Any], list[Token]]:
-            """Its kinds, its dtypes, its tokens."""
+            """Return a sequence's kinds, dtypes and tokens."""
             columns = element if isinstance(element, dict) else {tokens: element}
             for name, column in columns.items():
                 if (

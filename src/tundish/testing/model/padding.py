@@ -1,4 +1,4 @@
-"""The reference's operators that put elements of different shapes together."""
+"""The reference of the operators that batch elements of different shapes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOO_LARGE = (ValueError, MemoryError)
 
 
 class PaddingModel(Basic):
-    """Operators that put elements of different shapes together."""
+    """The reference of padded, ragged and sparse batches."""
 
     def padded_batch(
         self,
@@ -109,7 +109,7 @@ class PaddingModel(Basic):
 
 
 def _problem(put: Put, rows: list[Any]) -> SpecError | None:
-    """Return the error of a last row that cannot stand with the others, found by trying; None if it can."""
+    """Return the error of a last row that does not fit the others, found by trying; None if it fits."""
     try:
         put(rows)
     except SpecError as error:
@@ -135,7 +135,7 @@ def _stacking(rows: list[Any]) -> Any:
 
 
 def _columns(rows: list[Any]) -> tuple[list[list[Any]], Callable[[list[Any]], Any]]:
-    """The leaves of rows of one structure, whatever their shapes."""
+    """Return the leaves of rows of one structure as columns, whatever their shapes."""
     _, build = taken_apart(rows[0])
     for row in rows:
         error = misfit(_without_shape(rows[0]), _without_shape(row))
@@ -147,7 +147,7 @@ def _columns(rows: list[Any]) -> tuple[list[list[Any]], Callable[[list[Any]], An
 
 
 def _in_order(first: Any, row: Any) -> list[Any]:
-    """The leaves of a row, dicts in the first row's order."""
+    """Return the leaves of a row, dicts in the first row's order."""
     if isinstance(first, dict):
         return [leaf for key in first for leaf in _in_order(first[key], row[key])]
     if isinstance(first, tuple):
@@ -156,7 +156,7 @@ def _in_order(first: Any, row: Any) -> list[Any]:
 
 
 def _without_shape(row: Any) -> Any:
-    """The same with each array made a number of sizes 0: dtype and rank are left."""
+    """Replace each array of a row by an empty one with its dtype and rank."""
     leaves, build = taken_apart(row)
     return build(
         [np.empty((0,) * x.ndim, x.dtype) if isinstance(x, np.ndarray) else x for x in leaves]
@@ -169,7 +169,7 @@ def _padding(
     pad_to_multiple_of: int = 1,
     side: str = "right",
 ) -> Put:
-    """One shape, value and multiple for everything there is."""
+    """Return a function that pads by the same shape, value and multiple everywhere."""
 
     def put(rows: list[Any]) -> Any:
         columns, build = _columns(rows)

@@ -1,4 +1,4 @@
-"""The reference's records of files: each format in a few lines, over a file that is read as a whole.
+"""The reference of file readers: each format in a few lines, over a file that is read as a whole.
 
 A record is named by its file and its place in it. What is damaged is an error in its place; then
 comes the next record, where it is known where that begins, or else the next file.
@@ -35,11 +35,11 @@ Found = list[tuple[int, Any]]
 
 
 class OutError(Exception):
-    """The error of a record that ``on_error="skip"`` leaves out."""
+    """The error of a record that ``on_error="skip"`` drops."""
 
 
 class ReadingModel(InterleavingModel):
-    """Sources that read files."""
+    """The reference of the sources that read files."""
 
     @classmethod
     def read_files(
@@ -52,7 +52,7 @@ class ReadingModel(InterleavingModel):
         index: Any = None,
         **how: Any,
     ) -> Self:
-        """The records of files, as the class `reader` of `tundish` reads them.
+        """Return the records of files, as `tundish`'s class `reader` reads them.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class ReadingModel(InterleavingModel):
 
 
 class _File(Basic):
-    """The records of one file: an item is named by its place, not by its number."""
+    """The records of one file; an item is identified by its place, not by its number."""
 
     def __init__(self, found: Found, units: list[int], *, skips: bool) -> None:
         super().__init__(lambda _: iter(()))
@@ -104,12 +104,12 @@ class _File(Basic):
 
 
 def damage() -> RecordCorruptError:
-    """An error of which nothing is compared but that it is one."""
+    """Return an error of which only its existence is compared."""
     return RecordCorruptError("", 0, "")
 
 
 def content(path: str, compression_type: str | None) -> tuple[bytes, bool, bool]:
-    """A file's bytes, whether they are whole, and whether a checksum is wrong."""
+    """Return a file's bytes, True if they are complete, and True if a checksum is wrong."""
     data = Path(path).read_bytes()
     if not compression_type or not data:
         return data, True, False
@@ -127,7 +127,7 @@ def content(path: str, compression_type: str | None) -> tuple[bytes, bool, bool]
 
 
 def lines(path: str, compression_type: str | None = None, encoding: str | None = None) -> Found:
-    """Return the lines; each ends with a newline, which is taken off, with one carriage return before it."""
+    """Split into lines; the newline is removed, with one carriage return before it."""
     data, whole, wrong = content(path, compression_type)
     if wrong:
         return [(0, damage())]
@@ -158,7 +158,7 @@ def fixed(
     footer_bytes: int = 0,
     compression_type: str | None = None,
 ) -> Found:
-    """Return what is between the header and the footer, in pieces."""
+    """Split the bytes between header and footer."""
     data, whole, wrong = content(path, compression_type)
     if wrong:
         raise damage()
@@ -173,7 +173,7 @@ def fixed(
 
 
 def records(path: str, compression_type: str | None = None) -> Found:
-    """Length, its checksum, data, its checksum."""
+    """Parse TFRecords: length, its checksum, data, its checksum."""
     data, whole, wrong = content(path, compression_type)
     if wrong:
         return [(0, damage())]
@@ -191,7 +191,7 @@ def records(path: str, compression_type: str | None = None) -> Found:
 
 
 def parquet(path: str, columns: list[str] | None = None) -> Found:
-    """The rows of a table."""
+    """Return the rows of a Parquet file."""
     import pyarrow as pa  # noqa: PLC0415 - here and below: only for tables
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -203,7 +203,7 @@ def parquet(path: str, columns: list[str] | None = None) -> Found:
 
 
 def arrow(path: str) -> Found:
-    """The rows of a table."""
+    """Return the rows of an Arrow file."""
     import pyarrow as pa  # noqa: PLC0415 - see above
 
     data = Path(path).read_bytes()
@@ -215,7 +215,7 @@ def arrow(path: str) -> Found:
 
 
 def rows(table: Any) -> Found:
-    """Each named by its number."""
+    """Return the rows of a table, identified by number."""
     return list(enumerate(table.to_pylist()))
 
 
@@ -223,7 +223,7 @@ ROW = re.compile(rb'(-?\d+),(-?\d+\.\d+),"([^"]*)"\n?')
 
 
 def comma_separated(path: str, **_: Any) -> Found:
-    """Return the lines after the first."""
+    """Return the rows of a CSV file, without its header."""
 
     def row(line: bytes) -> dict[str, Any]:
         fields = ROW.fullmatch(line)
@@ -236,7 +236,7 @@ def comma_separated(path: str, **_: Any) -> Found:
 
 
 def json_lines(path: str, **_: Any) -> Found:
-    """An object a line."""
+    """Return the objects of JSON lines."""
 
     def row(line: bytes) -> dict[str, Any]:
         found = json.loads(line)
@@ -246,7 +246,7 @@ def json_lines(path: str, **_: Any) -> Found:
 
 
 def by_line(path: str, row: Callable[[bytes], Any]) -> Found:
-    """Return what is made of each line of a file."""
+    """Return the result of `row` for each line of a file."""
     found: Found = []
     place = 0
     for line in io.BytesIO(Path(path).read_bytes()):
@@ -259,7 +259,7 @@ def by_line(path: str, row: Callable[[bytes], Any]) -> Found:
 
 
 def archive(path: str, compression_type: str | None = None) -> Found:
-    """Members of one base name, one after another, are an element."""
+    """Return the elements of an archive: adjacent members with one base name."""
     data, whole, _ = content(path, compression_type)
     elements: dict[str, tuple[int, dict[str, Any]]] = {}
     with contextlib.suppress(tarfile.TarError), tarfile.open(fileobj=io.BytesIO(data)) as file:
@@ -276,7 +276,7 @@ def archive(path: str, compression_type: str | None = None) -> Found:
 
 
 def database(path: str, query: str, **_: Any) -> Found:
-    """The rows of what is asked."""
+    """Return the rows of a query."""
     with closing(sqlite3.connect(path)) as connection:
         return list(enumerate(map(tuple, connection.execute(query))))
 
@@ -299,12 +299,12 @@ MEANINGS: dict[str, Callable[..., Found]] = {
 
 
 def mebibytes(_: str, found: Found) -> list[int]:
-    """Return which unit each record is in: one a MiB of the file, by where records begin."""
+    """Return the unit of each record: a unit is a MiB of the file, by where records begin."""
     return [place // 2**20 for place, _ in found]
 
 
 def row_groups(path: str, _: Found) -> list[int]:
-    """The same of a Parquet file: one a row group."""
+    """Return the unit of each record of a Parquet file: a unit is a row group."""
     import pyarrow.parquet as pq  # noqa: PLC0415 - see above
 
     data = pq.read_metadata(path)
@@ -312,7 +312,7 @@ def row_groups(path: str, _: Found) -> list[int]:
 
 
 def record_batches(path: str, found: Found) -> list[int]:
-    """Return the same of an Arrow file: one a batch; what is damaged after them is another."""
+    """Return the unit of each record of an Arrow file: a unit is a batch, or what is damaged after them."""
     import pyarrow as pa  # noqa: PLC0415 - see above
 
     data = Path(path).read_bytes()

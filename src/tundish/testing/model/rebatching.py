@@ -1,4 +1,4 @@
-"""The reference's operators that cut batches anew."""
+"""The reference of the operators that change batch sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RebatchingModel(Basic):
-    """Operators on batches."""
+    """The reference of `unbatch`, `rebatch` and `map_batches`."""
 
     def rebatch(self, batch_size: int | list[int], drop_remainder: bool = False) -> Self:
         sizes = batch_size if isinstance(batch_size, list) else [batch_size]
@@ -70,7 +70,7 @@ class RebatchingModel(Basic):
 
 
 def has_parts(value: Any) -> bool:
-    """Return True if a ragged or a sparse array is in a nest."""
+    """Return True if a nest contains a ragged or a sparse array."""
     if isinstance(value, Ragged | Sparse):
         return True
     parts = value.values() if isinstance(value, dict) else value if type(value) is tuple else ()
@@ -86,13 +86,13 @@ class HeldRows:
 
 
 def kept(row: Any) -> Any:
-    """An element that is told apart from others as the row is."""
+    """Return an element that compares like the row."""
     leaves, build = taken_apart(row)
     return build([np.empty(leaf.shape, leaf.dtype) for leaf in leaves])
 
 
 def joined(rows: list[Any]) -> Any:
-    """The batch of rows that fit."""
+    """Return the batch of rows that fit each other."""
     first = rows[0]
     if isinstance(first, dict):
         return {key: joined([row[key] for row in rows]) for key in first}
@@ -106,7 +106,7 @@ def joined(rows: list[Any]) -> Any:
 
 
 def as_columns(value: Any) -> Any:
-    """Return what a function of batches returned, with arrays for lists."""
+    """Return the result of a batch function, with lists as arrays."""
     leaves, build = taken_apart(value)
     return build([_column(leaf) if isinstance(leaf, list) else leaf for leaf in leaves])
 

@@ -1,4 +1,4 @@
-"""The reference's operator that gives classes another distribution."""
+"""The reference of the operator that gives classes another distribution."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ResamplingModel(Basic):
-    """Classes."""
+    """The reference of `rejection_resample`."""
 
     def rejection_resample(
         self,

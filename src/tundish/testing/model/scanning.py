@@ -1,4 +1,4 @@
-"""The reference's operators that carry a state from element to element."""
+"""The reference of the operators that carry a state from element to element."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ScanningModel(Basic):
-    """Operators with a state."""
+    """The reference of `scan` and `group_by_reducer`."""
 
     def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Self:
         def step(state: Any, element: Any) -> Any:
@@ -76,7 +76,7 @@ def _reduced(reducer: Any, state: Any, element: Any) -> Any:
 
 
 def fitting(state: Any, first: Any) -> Any:
-    """A state in the form of the first one, which it has to have."""
+    """Convert a state to the first one's form, or raise."""
     state = normal(state)
     match first, state:
         case dict(), dict() if first.keys() == state.keys():

@@ -1,4 +1,4 @@
-"""The reference's operator that sorts within windows."""
+"""The reference of the operator that sorts within windows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SortingModel(Basic):
-    """Operators that sort."""
+    """The reference of `sort_within`."""
 
     def sort_within(self, window: int, key: Callable[..., Any], *, reverse: bool = False) -> Self:
         def keyed(item: Item) -> Item:

@@ -1,4 +1,4 @@
-"""The reference's keeping of elements in files: it means nothing, but for whose elements they are.
+"""The reference of storing elements in files, which has no effect except on elements' identities.
 
 What is below runs once, in pass 0. What comes out is a source of its own: element n is element n,
 whoever made it, and however much of it stood in files before.
@@ -18,7 +18,7 @@ __all__ = ["StoringModel"]
 
 
 class StoringModel(Basic):
-    """Operators that keep what was computed in files."""
+    """The reference of `cache`, `snapshot`, `save` and `load`."""
 
     def snapshot(
         self,
@@ -38,7 +38,7 @@ class StoringModel(Basic):
         return self.snapshot(filename) if filename else super().cache()
 
     def save(self, path: str, **_: Any) -> None:
-        """Keep them for `load`."""
+        """Store the elements for `load`."""
         _SAVED[str(path)] = self
 
     @classmethod

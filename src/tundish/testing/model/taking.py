@@ -1,4 +1,4 @@
-"""The reference's operators that end a dataset at an element's word."""
+"""The reference of the operators that end a dataset by a predicate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class TakingModel(Basic):
-    """Operators that end a dataset."""
+    """The reference of `take_while`."""
 
     def take_while(self, predicate: Callable[..., Any]) -> Self:
         def items(this: Pass) -> Iterator[Item]:

@@ -1,4 +1,4 @@
-"""The reference's operator that leaves out what has come before."""
+"""The reference of the operator that removes repetitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class UniquenessModel(Basic):
-    """The operator that leaves out what has come before."""
+    """The reference of `unique`."""
 
     def unique(self) -> Self:
         def items(this: Pass) -> Iterator[Item]:

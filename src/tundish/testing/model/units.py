@@ -1,4 +1,4 @@
-"""The reference of the shuffle that moves units of storage, and of its shards."""
+"""The reference of the shuffle of storage units, and of its shards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["UnitsModel"]
 
 
 class UnitsModel(Basic):
-    """Operators that ask in which units elements are stored."""
+    """The reference of operators that depend on the units of storage."""
 
     deals = False
     """Whether a shard of it is made of units of its own."""

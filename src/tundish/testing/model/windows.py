@@ -1,4 +1,4 @@
-"""The reference's windows: elements that are datasets."""
+"""The reference of windows: elements that are datasets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class WindowsModel(Basic):
-    """Operators that make datasets of the elements."""
+    """The reference of `window`."""
 
     def window(
         self,
@@ -44,7 +44,7 @@ class WindowsModel(Basic):
         return type(self)(items, self)
 
     def _nest(self, row: list[Item]) -> Any:
-        """A dataset of each leaf of some items."""
+        """Make a dataset of each leaf of several items."""
         like = next((item.value for item in row if not item.error), None)
         leaves, build = taken_apart(like)
         columns: list[list[Item]] = [[] for _ in leaves]
@@ -56,14 +56,14 @@ class WindowsModel(Basic):
         return build([self._at_hand(column) for column in columns])
 
     def _at_hand(self, row: Sequence[Item]) -> Self:
-        """The dataset of some items."""
+        """Make a dataset of several items."""
         return type(self)(
             lambda this: (this.at(i, item.value, item.error) for i, item in enumerate(row))
         )
 
 
 def _parts(like: Any, value: Any) -> list[Any] | None:
-    """The leaves of a value in the order of another one; None where the structures differ."""
+    """Return a value's leaves in another one's order; None if the structures differ."""
     if isinstance(like, dict):
         if type(value) is not dict or like.keys() != value.keys():
             return None

@@ -1,4 +1,4 @@
-"""Have numpy take small arrays from the system's allocator too, and not from its own cache.
+"""Makes numpy allocate small arrays from the system, not from its own cache.
 
 `tundish.testing.poison` puts this folder on ``PYTHONPATH``, so every interpreter imports this module
 as it starts: zygotes, workers and helper programs too. An array of less than a kilobyte otherwise
@@ -30,7 +30,7 @@ class _Handler(ctypes.Structure):
 
 
 def take_no_small_ones_from_a_cache() -> None:
-    """Replace the ``malloc`` of numpy's default handler, for all threads of this process."""
+    """Replace ``malloc`` in numpy's default handler, for all threads of this process."""
     core: Any = getattr(np, "_core", None) or np.core  # before numpy 2
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
