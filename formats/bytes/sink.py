@@ -14,7 +14,6 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Protocol, Self
 
 from tundish.formats.bytes.decompressing import zstd_module
-from tundish.formats.bytes.durable import BINARY, sync_file, sync_folder
 from tundish.formats.bytes.file import (
     StorageOptions,
     filesystem_of,
@@ -22,6 +21,7 @@ from tundish.formats.bytes.file import (
     local_path,
     named_error,
 )
+from tundish.formats.bytes.regular import BINARY, sync_file, sync_folder
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

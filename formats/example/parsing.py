@@ -100,15 +100,7 @@ def parse_example(
     records = records_of(serialized)
     if records is None:
         return parse_single_example(serialized, features, example_names)
-    names = names_of(example_names, len(records))
-    wanted = wanted_of(features, _ALLOWED)
-    order = list(wanted.values())
-
-    def plain(k: int) -> list[np.ndarray | None]:
-        return find_plainly(records[k], order, k, names)
-
-    found = dict(zip(wanted, find_together(records, order, plain), strict=True))
-    return {key: array(key, feature, found, names) for key, feature in features.items()}
+    return _parsed(records, features, names_of(example_names, len(records)))
 
 
 def parse_single_example(
@@ -151,15 +143,21 @@ def parse_single_example(
     if records_of(serialized) is not None:
         raise ValueError("serialized must be one example in bytes; parse_example takes several")
     names = None if example_names is None else names_of([example_names], 1)
-    record = bytes_of(serialized)
+    parsed = _parsed([bytes_of(serialized)], features, names)
+    return {key: single(value) for key, value in parsed.items()}
+
+
+def _parsed(
+    records: list[bytes], features: Mapping[str, Feature], names: list[str] | None
+) -> dict[str, Any]:
     wanted = wanted_of(features, _ALLOWED)
     order = list(wanted.values())
 
     def plain(k: int) -> list[np.ndarray | None]:
-        return find_plainly(record, order, k, names)
+        return find_plainly(records[k], order, k, names)
 
-    found = dict(zip(wanted, find_together([record], order, plain), strict=True))
-    return {key: single(array(key, feature, found, names)) for key, feature in features.items()}
+    found = dict(zip(wanted, find_together(records, order, plain), strict=True))
+    return {key: array(key, feature, found, names) for key, feature in features.items()}
 
 
 _ALLOWED = (FixedLenFeature, FixedLenSequenceFeature, VarLenFeature, RaggedFeature, SparseFeature)

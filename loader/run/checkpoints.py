@@ -14,8 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from tundish.errors import CheckpointError
-from tundish.formats.bytes.durable import remove_abandoned, sync_file, sync_folder, written_aside
-from tundish.formats.bytes.regular import parse_json, read_regular
+from tundish.formats.bytes.regular import (
+    parse_json,
+    read_regular,
+    remove_abandoned,
+    sync_file,
+    sync_folder,
+    written_aside,
+)
 from tundish.loader.run.state import check_form
 
 _NAME = "step-{:08}.json"

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _MOST = 4  # are offered
 _MOST_WORKERS = 256
 _MOST_BYTES = 10e12  # that anybody would write
-_SAME = 0.97  # as fast, where something is saved
 _MARGIN = 1.15  # that fewer workers must have over what is wanted of them
 _LONG_S = 2.0  # to restore
 _CHEAP_S = 20e-6  # a call that is worth sparing

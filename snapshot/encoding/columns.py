@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from tundish.gaps import copied
-from tundish.snapshot.files.mapping import Mapping
 
 _SHORT = 4096
 _SMALL = 1024  # bytes of a row that is copied together with its neighbours
@@ -60,14 +59,6 @@ def as_objects(values: Sequence[Any]) -> np.ndarray:
     array = np.empty(len(values), object)
     array[:] = values
     return array
-
-
-def is_mapped(array: np.ndarray) -> bool:
-    """Return True if an array is a view of a mapped snapshot file, which nobody changes."""
-    base = array.base
-    while isinstance(base, np.ndarray):
-        base = base.base
-    return isinstance(base, Mapping)
 
 
 class BufferMemory:

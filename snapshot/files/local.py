@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
-from tundish.formats.bytes.durable import BINARY, sync_file, sync_folder
-from tundish.formats.bytes.regular import LIMIT, open_regular, read_regular
+from tundish.formats.bytes.regular import (
+    BINARY,
+    LIMIT,
+    open_regular,
+    read_regular,
+    sync_file,
+    sync_folder,
+)
 from tundish.snapshot.failpoints import reach
 from tundish.snapshot.files.mapping import Mapping
 from tundish.snapshot.frame import TornFileError

@@ -19,7 +19,6 @@ import numpy as np
 
 from tundish.errors import FingerprintError
 from tundish.snapshot.fingerprint.atoms import ATOMS, many_atoms, shortened
-from tundish.snapshot.fingerprint.differences import differences
 from tundish.snapshot.fingerprint.functions import (
     HOOK,
     define_class,
@@ -29,7 +28,7 @@ from tundish.snapshot.fingerprint.functions import (
     is_users,
     short_name,
 )
-from tundish.snapshot.fingerprint.keys import JSON, key_of, text_of
+from tundish.snapshot.fingerprint.keys import JSON, text_of
 from tundish.snapshot.fingerprint.objects import (
     describe_array,
     describe_known,
@@ -38,8 +37,6 @@ from tundish.snapshot.fingerprint.objects import (
     is_record,
 )
 from tundish.snapshot.fingerprint.provenance import installed_name, is_users_module
-
-__all__ = ["Describer", "describe", "differences", "key_of"]
 
 REMEDIES = (
     "make it inside the function, so that the pipeline does not hold it; or",

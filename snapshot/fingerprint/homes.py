@@ -14,6 +14,8 @@ _FILES = "tundish.loader.files."
 _CLASSES = {
     "asserting": "Validated",
     "dataset": "Dataset",
+    "files.csvbatches": "_Features make_csv_dataset",
+    "files.examplebatches": "_Label _Reading make_batched_features_dataset parse_example_dataset",
     "files.fixed": "FixedLengthRecordDataset",
     "files.lines": "TextLineDataset",
     "files.node": "Opening",
@@ -30,9 +32,15 @@ _CLASSES = {
 
 _OTHERS = {
     "debugging.filtering": "disable_traceback_filtering enable_traceback_filtering is_traceback_filtering_enabled",
+    "debugging.conditions": "Assert",
+    "debugging.info": "DebugInfo",
+    "debugging.signs": "assert_negative assert_non_negative assert_non_positive assert_positive",
     "distribute.cluster_resolver.spec": "ClusterSpec",
     "distribute.cluster_resolver.tfconfig": "TFConfigClusterResolver",
     "distribute.cluster_resolver.union": "UnionResolver",
+    "distribute.from_dataset": "distribute_dataset",
+    "distribute.from_function": "distribute_datasets_from_function",
+    "formats.example.encoding": "encode_example encode_sequence_example",
     "formats.tables.csvtuples": "CsvTuplesFormat",
     "loader.dataloader.info": "WorkerInfo get_worker_info",
     "loader.plan.policies": "AutoShardPolicy AutotuneAlgorithm ExternalStatePolicy",

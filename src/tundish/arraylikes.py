@@ -16,8 +16,6 @@ import numpy as np
 
 from tundish.errors import SpecError
 
-__all__ = ["is_read_by_rows", "plain"]
-
 _HAVE_NAN = ("float", "double", "halffloat", "time", "date", "duration")
 """How the names of Arrow's, polars' and pandas' types begin whose values may be NaN or NaT."""
 _BUFFERS = (memoryview, array)

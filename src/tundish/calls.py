@@ -12,7 +12,6 @@ from tundish.tracebacks import hide_frames
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["answered", "answering", "check_is", "did_you_mean"]
 
 _ALIKE = tuple(
     frozenset(words.split())

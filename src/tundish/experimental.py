@@ -47,12 +47,12 @@ from tundish.loader.watch.prometheus import MetricsServer
 from tundish.loader.watch.summary import StatsAggregator
 
 if TYPE_CHECKING:
-    from tundish.loader.files.csvbatches import make_csv_dataset
-    from tundish.loader.files.csvtuples import CsvDataset
-    from tundish.loader.files.examplebatches import (
+    from tundish.loader.files.batches import (
         make_batched_features_dataset,
+        make_csv_dataset,
         parse_example_dataset,
     )
+    from tundish.loader.files.csvtuples import CsvDataset
 
 __all__ = [
     "AUTOTUNE",
@@ -159,9 +159,9 @@ class Coming:
 
 _HOME = {  # imported on first use: they load pyarrow
     "CsvDataset": "tundish.loader.files.csvtuples",
-    "make_batched_features_dataset": "tundish.loader.files.examplebatches",
-    "make_csv_dataset": "tundish.loader.files.csvbatches",
-    "parse_example_dataset": "tundish.loader.files.examplebatches",
+    "make_batched_features_dataset": "tundish.loader.files.batches",
+    "make_csv_dataset": "tundish.loader.files.batches",
+    "parse_example_dataset": "tundish.loader.files.batches",
 }
 
 

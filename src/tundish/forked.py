@@ -13,8 +13,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-__all__ = ["let_go", "not_inherited", "renewed"]
-
 _Lock = TypeVar("_Lock")
 _Holder = TypeVar("_Holder")
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["clear", "copied", "has_gaps", "room"]
-
 
 @lru_cache(maxsize=256)
 def has_gaps(dtype: np.dtype) -> bool:

@@ -14,7 +14,6 @@ once, in the workers if the map runs there.
 
 from __future__ import annotations
 
-from tundish.formats.example.encoding import encode_example, encode_sequence_example
 from tundish.formats.example.features import (
     FixedLenFeature,
     FixedLenSequenceFeature,
@@ -28,6 +27,7 @@ from tundish.formats.example.sequences import (
     parse_single_sequence_example,
 )
 from tundish.formats.example.tensors import decode_raw, parse_tensor, serialize_tensor
+from tundish.formats.example.wire import encode_example, encode_sequence_example
 from tundish.formats.tfrecord.records import TFRecordOptions, TFRecordWriter
 
 __all__ = [

@@ -8,8 +8,6 @@ from typing import Any
 
 from tundish.spec import is_namedtuple
 
-__all__ = ["map_nest"]
-
 
 def _never(_: Any) -> bool:
     return False

@@ -16,8 +16,6 @@ from typing import Any, Self
 
 from tundish.loader.protocols.raised import is_interrupt
 
-__all__ = ["Prefetcher", "check_depth"]
-
 _NOT_YET: Any = object()
 _STATEFUL = ("state_dict", "load_state_dict")
 

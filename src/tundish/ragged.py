@@ -10,8 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Ragged", "Sparse"]
-
 
 class Ragged(NamedTuple):
     """Rows of different length in one array: what `Dataset.ragged_batch` makes of a leaf.

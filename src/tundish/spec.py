@@ -19,29 +19,6 @@ from tundish.calls import check_is
 from tundish.errors import SpecError
 from tundish.gaps import copied, has_gaps
 
-__all__ = [
-    "LEAF",
-    "NUMBERS",
-    "ArraySpec",
-    "DatasetSpec",
-    "Nested",
-    "TensorSpec",
-    "Tree",
-    "copy_element",
-    "dtype_of",
-    "flatten",
-    "is_namedtuple",
-    "leaf_key",
-    "map_leaves",
-    "normalise",
-    "paths",
-    "same_structure",
-    "show_key",
-    "show_tree",
-    "spec_of",
-    "unflatten",
-]
-
 Tree = tuple[Any, ...] | None
 """A nest without its leaves: None for a leaf, else (kind, keys or type, subtrees). Hashable."""
 

@@ -12,16 +12,6 @@ from types import TracebackType
 
 from tundish.errors import TundishError, WorkerTraceback
 
-__all__ = [
-    "callers_level",
-    "disable_traceback_filtering",
-    "enable_traceback_filtering",
-    "filtering",
-    "hide_frames",
-    "is_traceback_filtering_enabled",
-    "set_filtering",
-]
-
 _OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")  # noqa: PTH100, PTH118, PTH120 - `pathlib` costs every process
 _FILTERING = [True]
 

@@ -18,7 +18,7 @@ from tests.hostile import HOSTILE, deadline, put
 
 import tundish as td
 from tundish.errors import CheckpointError, SnapshotError, TundishError
-from tundish.formats.index import kept
+from tundish.formats import index
 from tundish.snapshot.writing.log import Noted
 
 
@@ -101,8 +101,8 @@ def test_an_index(tmp_path: Path) -> None:
     for what in HOSTILE:
         put(what, where)
         with deadline():
-            assert kept.read(str(where), {"version": 1}, (1, 2), None) is None
-            kept.write(str(where), {"version": 1}, (1, 2), np.arange(3), None)
+            assert index.read(str(where), {"version": 1}, (1, 2), None) is None
+            index.write(str(where), {"version": 1}, (1, 2), np.arange(3), None)
         shutil.rmtree(where) if where.is_dir() and not where.is_symlink() else where.unlink()
 
 

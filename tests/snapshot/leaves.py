@@ -11,6 +11,7 @@ import numpy as np
 
 from tundish.gaps import copied
 from tundish.ragged import Ragged, Sparse
+from tundish.snapshot.files.mapping import Mapping
 from tundish.spec import Tree, flatten
 
 Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - a class of a user's, untyped as they often are
@@ -172,3 +173,11 @@ def _named(tree: Tree) -> Any:
     if kind == "n" and keys not in (Ragged, Sparse):
         keys = (keys.__name__, keys._fields)
     return (kind, keys, tuple(map(_named, subtrees)))
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    """Return True if an array is a view of a mapped file of a snapshot, which nobody changes."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base, Mapping)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.operators.options import options_of
 from tundish.loader.plan.node import walk
 from tundish.snapshot.fingerprint.atoms import InputFiles
-from tundish.snapshot.fingerprint.describer import Describer, key_of
+from tundish.snapshot.fingerprint.describer import Describer
+from tundish.snapshot.fingerprint.keys import key_of
 
 if TYPE_CHECKING:
     from tundish.loader.operators.snapshot import Snapshot

@@ -4,18 +4,18 @@ Every check gives back what it is given, so that it is a step of a pipeline as i
 ``ds.map(td.debugging.assert_non_negative)``. With more arguments, or over a part of an element,
 `checked` makes it one: ``ds.map(td.debugging.checked(assert_less, y=10, key="label"))``.
 
-- `comparisons`, `signs`, `near`, `conditions`: what is compared entry by entry;
+- `comparisons`, `near`: what is compared entry by entry;
 - `shapes`, `dtypes`, `numerics`: ranks and sizes, dtypes, nan and infinities;
 - `step`: a check with its arguments, as a step;
-- `leaves`, `entries`, `finite`, `deciding`: what they share: which leaves a nest has, whether a
+- `leaves`, `deciding`: what they share: which leaves a nest has, whether a
   condition holds, and what is said where it does not.
 
 And of a whole pipeline:
 
 - `checking`: every element that any operator gives, checked for nan and infinity;
-- `dumping`, `info`, `probe`, `ring`, `reading`: what every operator gives, noted in files, and read again;
-- `placement`, `filtering`: where operators run, and what tracebacks show;
-- `health`, `functions`: what these share: what is not finite, and whose function it was.
+- `dumping`, `probe`, `ring`, `reading`: what every operator gives, noted in files, and read again;
+- `placement`: where operators run;
+- `functions`: what these share: whose function it was.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ from __future__ import annotations
 from tundish.debugging import experimental
 from tundish.debugging.checking import disable_check_numerics, enable_check_numerics
 from tundish.debugging.comparisons import (
+    Assert,
     assert_equal,
     assert_greater,
     assert_greater_equal,
     assert_less,
     assert_less_equal,
+    assert_negative,
+    assert_non_negative,
+    assert_non_positive,
     assert_none_equal,
+    assert_positive,
 )
-from tundish.debugging.conditions import Assert
 from tundish.debugging.dtypes import (
     assert_integer,
     assert_proper_iterable,
@@ -38,8 +42,7 @@ from tundish.debugging.dtypes import (
     assert_type,
     is_numeric_tensor,
 )
-from tundish.debugging.dumping import disable_dump_debug_info, enable_dump_debug_info
-from tundish.debugging.info import DebugInfo
+from tundish.debugging.dumping import DebugInfo, disable_dump_debug_info, enable_dump_debug_info
 from tundish.debugging.near import assert_near
 from tundish.debugging.numerics import assert_all_finite, check_numerics
 from tundish.debugging.placement import get_log_device_placement, set_log_device_placement
@@ -57,12 +60,6 @@ from tundish.debugging.shapes import (
     assert_rank_in,
     assert_scalar,
     assert_shapes,
-)
-from tundish.debugging.signs import (
-    assert_negative,
-    assert_non_negative,
-    assert_non_positive,
-    assert_positive,
 )
 from tundish.debugging.step import checked
 from tundish.tracebacks import (

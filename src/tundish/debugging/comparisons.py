@@ -1,4 +1,4 @@
-"""Checks that compare two values entry by entry."""
+"""Checks that compare two values, or one with zero, entry by entry; and of a condition that is given."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from tundish.debugging.deciding import compare
+from tundish.debugging.leaves import NUMBERS, TEXTS, array_of, check_summarize, show
+from tundish.errors import CheckError
 
 
 def assert_equal(
@@ -284,3 +286,208 @@ def assert_greater_equal(
     [3, 4]
     """
     return compare(">=", np.greater_equal, x, y, (message, summarize))
+
+
+def assert_positive(
+    x: Any, message: str | None = None, summarize: int | None = None, name: str | None = None
+) -> Any:
+    """Fail unless ``x > 0`` holds for every entry.
+
+    Parameters
+    ----------
+    x : array, number or nest
+        What is checked; of a nest, every leaf.
+    message : str, optional
+        Stands first in the error.
+    summarize : int, optional
+        How many entries the error shows: 3; -1: all.
+    name : str, optional
+        For tensorflow's sake; ignored.
+
+    Returns
+    -------
+    object
+        `x` itself (tensorflow: None).
+
+    Raises
+    ------
+    CheckError
+        With the first entries for which it does not hold, their indices, shapes and dtypes.
+    CheckTypeError
+        The values cannot be compared.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> td.debugging.assert_positive([1, 0], "lengths")
+    Traceback (most recent call last):
+    tundish.errors.CheckError: lengths: x > 0 does not hold for 1 of 2 entries
+      x: int64 (2,)
+      at [1]: 0
+    """
+    return compare(">", np.greater, x, 0, (message, summarize))
+
+
+def assert_negative(
+    x: Any, message: str | None = None, summarize: int | None = None, name: str | None = None
+) -> Any:
+    """Fail unless ``x < 0`` holds for every entry.
+
+    Parameters
+    ----------
+    x : array, number or nest
+        What is checked; of a nest, every leaf.
+    message : str, optional
+        Stands first in the error.
+    summarize : int, optional
+        How many entries the error shows: 3; -1: all.
+    name : str, optional
+        For tensorflow's sake; ignored.
+
+    Returns
+    -------
+    object
+        `x` itself (tensorflow: None).
+
+    Raises
+    ------
+    CheckError
+        With the first entries for which it does not hold, their indices, shapes and dtypes.
+    CheckTypeError
+        The values cannot be compared.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> td.debugging.assert_negative(-1)
+    -1
+    """
+    return compare("<", np.less, x, 0, (message, summarize))
+
+
+def assert_non_negative(
+    x: Any, message: str | None = None, summarize: int | None = None, name: str | None = None
+) -> Any:
+    """Fail unless ``x >= 0`` holds for every entry.
+
+    Parameters
+    ----------
+    x : array, number or nest
+        What is checked; of a nest, every leaf.
+    message : str, optional
+        Stands first in the error.
+    summarize : int, optional
+        How many entries the error shows: 3; -1: all.
+    name : str, optional
+        For tensorflow's sake; ignored.
+
+    Returns
+    -------
+    object
+        `x` itself (tensorflow: None).
+
+    Raises
+    ------
+    CheckError
+        With the first entries for which it does not hold, their indices, shapes and dtypes.
+    CheckTypeError
+        The values cannot be compared.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> ds = td.Dataset.range(3).map(td.debugging.assert_non_negative)
+    >>> [int(x) for x in ds]
+    [0, 1, 2]
+    """
+    return compare(">=", np.greater_equal, x, 0, (message, summarize))
+
+
+def assert_non_positive(
+    x: Any, message: str | None = None, summarize: int | None = None, name: str | None = None
+) -> Any:
+    """Fail unless ``x <= 0`` holds for every entry.
+
+    Parameters
+    ----------
+    x : array, number or nest
+        What is checked; of a nest, every leaf.
+    message : str, optional
+        Stands first in the error.
+    summarize : int, optional
+        How many entries the error shows: 3; -1: all.
+    name : str, optional
+        For tensorflow's sake; ignored.
+
+    Returns
+    -------
+    object
+        `x` itself (tensorflow: None).
+
+    Raises
+    ------
+    CheckError
+        With the first entries for which it does not hold, their indices, shapes and dtypes.
+    CheckTypeError
+        The values cannot be compared.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> td.debugging.assert_non_positive(0)
+    0
+    """
+    return compare("<=", np.less_equal, x, 0, (message, summarize))
+
+
+def Assert(  # noqa: N802 - tf.debugging's name
+    condition: Any, data: Any, summarize: int | None = None, name: str | None = None
+) -> None:
+    """Fail if a condition is false, and show the data.
+
+    Parameters
+    ----------
+    condition : bool
+        Or an array of one entry.
+    data : iterable
+        Values to show.
+    summarize : int, optional
+        How many entries of each are shown: 3; -1: all.
+    name : str, optional
+        For tensorflow's sake; ignored.
+
+    Raises
+    ------
+    CheckError
+        The condition is false.
+    ValueError
+        It is an array of several entries: say which of them are meant with ``.all()``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tundish as td
+    >>> td.debugging.Assert(False, [np.arange(5), "of step 3"])
+    Traceback (most recent call last):
+    tundish.errors.CheckError: the condition is false
+      data[0]: int64 (5,): 0, 1, 2, ...
+      data[1]: 'of step 3'
+    """
+    most = check_summarize(summarize)
+    if isinstance(condition, np.ndarray) and condition.size != 1:
+        raise ValueError(
+            f"condition must be one bool, not an array of shape {condition.shape}; "
+            "say which entries are meant with .all() or .any()"
+        )
+    if not condition:
+        lines = [f"data[{k}]: {_summary(value, most)}" for k, value in enumerate(data)]
+        raise CheckError("the condition is false", details=tuple(lines))
+
+
+def _summary(value: Any, most: int | None) -> str:
+    if isinstance(value, (*NUMBERS, *TEXTS)):
+        return repr(value)
+    array = array_of(value, "data")
+    flat = [str(entry) for entry in array.reshape(-1)[:most]]
+    more = ["..."] if len(flat) < array.size else []
+    return f"{show(value)}: {', '.join(flat + more)}"

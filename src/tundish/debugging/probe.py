@@ -21,7 +21,7 @@ from tundish.loader.run.starting.inside import in_worker
 from tundish.spec import dtype_of, flatten, leaf_key, paths
 
 if TYPE_CHECKING:
-    from tundish.debugging.info import DebugInfo
+    from tundish.debugging.dumping import DebugInfo
     from tundish.loader.protocols.context import Context
 
 MOST_VALUE_BYTES = 2**20

@@ -3,11 +3,11 @@
 Nothing here knows a device or a strategy: it says which rows are whose, keeps processes in step,
 and saves where they are.
 
-- `from_dataset`, `from_function`: the two ways to distribute; `arguments`: what both are given;
+- `distribution`: the two ways to distribute;
 - `dataset`: what they make, and is iterated;
 - `iterator`: the steps of one process; `feeds`: where they come from; `state`: whose a state is;
 - `division`: which plan a process runs; `files`: a plan divided by files;
-- `values`, `pieces`, `specs`: what replicas get; `options`: tf.distribute's words;
+- `values`: what replicas get; `options`: tf.distribute's words, and the arguments of both ways;
 - `cluster_resolver`: which process this is, as a cluster says it.
 """
 
@@ -24,8 +24,7 @@ from tundish.distribute.cluster_resolver import (
     UnionResolver,
 )
 from tundish.distribute.dataset import DistributedDataset
-from tundish.distribute.from_dataset import distribute_dataset
-from tundish.distribute.from_function import distribute_datasets_from_function
+from tundish.distribute.distribution import distribute_dataset, distribute_datasets_from_function
 from tundish.distribute.iterator import DistributedIterator
 from tundish.distribute.options import InputOptions, InputReplicationMode
 from tundish.distribute.values import DistributedValues, local_results

@@ -6,8 +6,7 @@ import tempfile
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tundish.debugging.dumping import disable_dump_debug_info, enable_dump_debug_info
-from tundish.debugging.info import MODES
+from tundish.debugging.dumping import MODES, disable_dump_debug_info, enable_dump_debug_info
 from tundish.loader.plan.options import Options
 from tundish.loader.run.iterator import Iterator
 from tundish.testing.advising import assert_advice_is_harmless, check_text

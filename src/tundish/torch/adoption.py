@@ -16,8 +16,6 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-__all__ = ["AdoptionTrigger", "adopt", "marked"]
-
 
 class _Marked(str):  # noqa: SLOT000 - it has one attribute, by which it is a mark
     """A ``pin_memory_device`` that tells what a loader has beside torch's arguments.

@@ -21,7 +21,6 @@ from tundish.torch.lightning import fetched_ahead
 if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset
 
-__all__ = ["DataLoader"]
 
 _T_co = TypeVar("_T_co", covariant=True)
 

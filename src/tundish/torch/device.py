@@ -21,7 +21,6 @@ from tundish.torch.iterable import as_tensors, moves_itself
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["CudaDriver", "DeviceIterator", "Pinning", "pinning", "to_device"]
 
 _STREAMLESS = ("cpu", "meta", "mps")
 

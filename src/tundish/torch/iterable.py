@@ -14,8 +14,6 @@ from tundish.loader.protocols.context import draw_seed
 from tundish.loader.run.iterator import Iterator
 from tundish.nests import map_nest
 
-__all__ = ["TensorElements", "TensorIterator", "as_iterable", "as_tensors", "moves_itself"]
-
 _NUMBERS = "biufc"
 
 

@@ -11,8 +11,6 @@ import sys
 from types import FrameType
 from typing import Any
 
-__all__ = ["fetched_ahead"]
-
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 _ASKS = "_state_dicts"  # of the combined loader, called by the fit loop
 _FRAMES = 8

@@ -15,8 +15,8 @@ from tests.cli.snapshot.pipelines import kept, write
 
 from tundish.cli import main
 from tundish.cli.inspect import find
+from tundish.cli.snapshot import BAD_RECORDS, DONE
 from tundish.cli.snapshot.badrecords import BadRecords
-from tundish.cli.snapshot.exits import BAD_RECORDS, DONE
 from tundish.cli.snapshot.pipeline import pipeline_of
 from tundish.snapshot.records import StoredError
 

@@ -12,9 +12,8 @@ import pytest
 from tests.cli.snapshot.pipelines import write
 
 import tundish as td
-from tundish.cli.snapshot import estimate
+from tundish.cli.snapshot import DONE, NO_SPACE, Refusal, estimate
 from tundish.cli.snapshot.estimate import Estimate, Room, Sample, take_sample
-from tundish.cli.snapshot.exits import DONE, NO_SPACE, Refusal
 from tundish.snapshot.files.local import LocalStore
 
 

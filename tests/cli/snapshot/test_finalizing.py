@@ -11,7 +11,7 @@ from tests.cli.snapshot.pipelines import kept, write
 
 from tundish.cli import main
 from tundish.cli.inspect import find
-from tundish.cli.snapshot.exits import DONE, FAILED, INCOMPLETE, USAGE
+from tundish.cli.snapshot import DONE, FAILED, INCOMPLETE, USAGE
 from tundish.testing.compare import collect
 
 

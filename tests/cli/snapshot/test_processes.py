@@ -13,7 +13,7 @@ from tests.cli.snapshot.pipelines import computed, events, kept, start
 
 from tundish.cli import main
 from tundish.cli.inspect import find
-from tundish.cli.snapshot.exits import DONE, HELD, INCOMPLETE
+from tundish.cli.snapshot import DONE, HELD, INCOMPLETE
 from tundish.testing.compare import Outcome, collect
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tundish.cli.snapshot.exits import USAGE, Refusal
+from tundish.cli.snapshot import USAGE, Refusal
 from tundish.cli.snapshot.shards import shard_of
 
 

@@ -12,7 +12,7 @@ from tests.cli.snapshot.pipelines import kept, write
 
 from tundish.cli import main
 from tundish.cli.inspect import find
-from tundish.cli.snapshot.exits import DONE, INCOMPLETE, USAGE
+from tundish.cli.snapshot import DONE, INCOMPLETE, USAGE
 
 
 def snapshot(*words: str) -> int:

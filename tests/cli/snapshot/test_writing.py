@@ -14,7 +14,7 @@ from tests.cli.snapshot.pipelines import computed, events, kept, write
 import tundish as td
 from tundish.cli import main
 from tundish.cli.inspect import find
-from tundish.cli.snapshot.exits import (
+from tundish.cli.snapshot import (
     BAD_RECORDS,
     DONE,
     FAILED,

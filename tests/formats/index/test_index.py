@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tundish.formats import index
 from tundish.formats.fixed import FixedFormat
 from tundish.formats.format import Places
-from tundish.formats.index import Index, indexes_of, kept, looking
+from tundish.formats.index import Index, Keep, indexes_of
 from tundish.formats.lines import LinesFormat
 
 LINES = LinesFormat()
@@ -55,7 +56,7 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def index_of(path: object, keep: looking.Keep = True) -> Index:
+def index_of(path: object, keep: Keep = True) -> Index:
     (index,) = indexes_of(LINES, [str(path)], keep=keep)
     return index
 
@@ -302,20 +303,20 @@ def test_what_cannot_be_written_whole_leaves_nothing(
         sink.write(b"some")  # type: ignore[attr-defined]  # a file
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kept, "_write_batch", full)
+    monkeypatch.setattr(index, "_write_batch", full)
     index_of(path)
 
     assert list(cache.iterdir()) == []
 
 
 def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert kept.cache_folder() == Path(os.environ["TUNDISH_CACHE_DIR"])
+    assert index.cache_folder() == Path(os.environ["TUNDISH_CACHE_DIR"])
     monkeypatch.delenv("TUNDISH_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert kept.cache_folder() == Path("/x/tundish")
+    assert index.cache_folder() == Path("/x/tundish")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/h")
-    assert kept.cache_folder() == Path("/h/.cache/tundish")
+    assert index.cache_folder() == Path("/h/.cache/tundish")
 
 
 def test_a_user_without_a_home(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,7 +343,7 @@ def test_options_are_not_written(cache: Path, path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [True, "beside"])
-def test_files_behind_urls(cache: Path, scans: list[str], keep: looking.Keep) -> None:
+def test_files_behind_urls(cache: Path, scans: list[str], keep: Keep) -> None:
     memory = fsspec.filesystem("memory")
     for name in "abc":
         memory.pipe_file(f"/indexed/{name}.txt", LARGE)

@@ -33,9 +33,9 @@ import pytest
 
 from tundish.errors import FingerprintError
 from tundish.snapshot.fingerprint import keys
-from tundish.snapshot.fingerprint.describer import describe, key_of
+from tundish.snapshot.fingerprint.describer import describe
 from tundish.snapshot.fingerprint.differences import differences
-from tundish.snapshot.fingerprint.keys import text_of
+from tundish.snapshot.fingerprint.keys import key_of, text_of
 
 
 class Colour(enum.Enum):

@@ -48,7 +48,9 @@ EXPORTS = {
     "WeightedRandomSampler",
     "dataloader.torchrandom": "TorchGenerator",
     "plan.dataset": "Dataset",
+    "plan.files.csvbatches": "experimental.make_csv_dataset",
     "plan.files.csvtuples": "experimental.CsvDataset",
+    "plan.files.examplebatches": "experimental.make_batched_features_dataset experimental.parse_example_dataset",
     "plan.files.fixed": "FixedLengthRecordDataset",
     "plan.files.lines": "TextLineDataset",
     "plan.files.sql": "SqlDataset",
@@ -89,14 +91,20 @@ def test_exports_have_the_names_of_the_first_keys(home: str) -> None:
         assert first_name(found) == f"tundish.loader.{home}.{name}"
 
 
-def test_classes_that_moved_have_the_names_of_the_first_keys() -> None:
-    moved = {
+def test_what_moved_has_the_names_of_the_first_keys() -> None:
+    moved: dict[str, Any] = {
+        "debugging.conditions": td.debugging.Assert,
+        "debugging.info": td.debugging.DebugInfo,
+        "debugging.signs": td.debugging.assert_positive,
         "distribute.cluster_resolver.spec": td.distribute.ClusterSpec,
         "distribute.cluster_resolver.tfconfig": td.distribute.TFConfigClusterResolver,
+        "distribute.from_dataset": td.distribute.distribute_dataset,
+        "distribute.from_function": td.distribute.distribute_datasets_from_function,
+        "formats.example.encoding": td.io.encode_example,
         "formats.tables.csvtuples": CsvTuplesFormat,
     }
-    for home, kind in moved.items():
-        assert first_name(kind) == f"tundish.{home}.{kind.__name__}"
+    for home, found in moved.items():
+        assert first_name(found) == f"tundish.{home}.{found.__name__}"
 
 
 def first_name(value: Any) -> str:

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.snapshot.laying import KEY, Run, lay
-from tests.snapshot.leaves import NESTS, ODD, differences
+from tests.snapshot.leaves import NESTS, ODD, differences, is_mapped
 
 from tundish.errors import (
     IncompleteSnapshotError,
@@ -28,7 +28,6 @@ from tundish.errors import (
     TransformError,
 )
 from tundish.loader.protocols.collate import collate
-from tundish.snapshot.encoding.columns import is_mapped
 from tundish.snapshot.files.local import LocalStore
 from tundish.snapshot.reading import batches as batches_module
 from tundish.snapshot.reading import reader as reader_module

@@ -1,28 +1,43 @@
 """``tundish snapshot``: what is made once and kept in files.
 
-Each action is a module here, imported when it is called: ``--help`` is immediate.
+Each action is a module here, imported when it is called: ``--help`` is immediate. Here are the ways in
+which it ends: a status for each, what is said of it, and the command to run again.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import shlex
+import shutil
 import sys
+import sysconfig
+import traceback
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from tundish.cli.snapshot.exits import (
-    FAILED,
-    INCOMPLETE,
-    Refusal,
-    raised_by_the_user,
-    status_of,
-    traceback_of,
-)
+import tundish
 from tundish.errors import IncompleteSnapshotError, SnapshotCorruptError, SnapshotError
 
-__all__ = ["run"]
-
 _MODULES = {"write": "writing", "finalize": "shards"}
+
+DONE, FAILED, USAGE, INCOMPLETE, HELD, NO_SPACE, BAD_RECORDS = range(7)
+
+HELP = """\
+exit status:
+  0    done
+  1    an unexpected error
+  2    usage: no such pipeline, path or shard, or a pipeline that cannot be divided
+  3    incomplete: ranges are missing, or a snapshot is damaged
+  4    another process is writing it
+  5    no space: said before the first byte where the size is known
+  6    more bad records than --max-errors
+  130  SIGINT, 143  SIGTERM: what was made is committed, the same command continues
+"""
+
+OURS = Path(tundish.__file__).parent
+STANDARD = sysconfig.get_paths()["stdlib"]
 
 
 def run(action: str, **given: Any) -> int:
@@ -38,7 +53,7 @@ def run(action: str, **given: Any) -> int:
     Returns
     -------
     int
-        The exit status, as `tundish.cli.snapshot.exits` lists them.
+        The exit status, as `HELP` lists them.
     """
     try:
         module = import_module(f"tundish.cli.snapshot.{_MODULES.get(action, 'upkeep')}")
@@ -62,3 +77,87 @@ def _told(status: int, text: str, given: dict[str, Any]) -> int:
         print(json.dumps({"event": "finished", "status": status, "text": text}), flush=True)  # noqa: T201 - a line of the log
     print(f"tundish snapshot: {text}", file=sys.stderr)  # noqa: T201 - the end of it
     return status
+
+
+class Refusal(Exception):  # noqa: N818 - it is told to people, as what it is
+    """A reason to end, in words for people.
+
+    Parameters
+    ----------
+    status : int
+        The exit status.
+    text : str
+        What is wrong, and what to do.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(status, text)
+        self.status = status
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def told(signal: int) -> int:
+    """The status of a process that a signal told to end."""
+    return 128 + signal
+
+
+def status_of(error: BaseException) -> int:
+    """The status for an error of the disk: whether there was no space."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            return NO_SPACE
+        cause = cause.__cause__
+    return FAILED
+
+
+def raised_by_the_user(error: BaseException) -> bool:
+    """Return True if a line of the user's own failed."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_pythons(f)]
+    return bool(frames) and not _is_ours(frames[-1])
+
+
+def traceback_of(error: BaseException) -> str:
+    """A traceback; of an error in the user's lines without ours."""
+    told = traceback.TracebackException.from_exception(error)
+    if raised_by_the_user(error):
+        told.stack[:] = [f for f in told.stack if not (_is_ours(f) or _is_import(f))]
+    return "".join(told.format()).rstrip()
+
+
+def _is_pythons(frame: traceback.FrameSummary) -> bool:
+    if frame.filename.startswith("<frozen "):
+        return True
+    path = Path(frame.filename)
+    return path.is_relative_to(STANDARD) and "site-packages" not in path.parts
+
+
+def _is_import(frame: traceback.FrameSummary) -> bool:
+    return frame.filename.startswith("<frozen importlib") or (
+        _is_pythons(frame) and Path(frame.filename).parent.name == "importlib"
+    )
+
+
+def _is_ours(frame: traceback.FrameSummary) -> bool:
+    return Path(frame.filename).is_relative_to(OURS)
+
+
+def command(*words: str) -> str:
+    """A line for a shell that runs ``tundish`` as it was run here, from any folder.
+
+    Parameters
+    ----------
+    *words : str
+        What follows ``tundish``.
+    """
+    program = Path(sys.argv[0])
+    if program.name == "tundish":
+        on_path = shutil.which("tundish")
+        same = on_path is not None and Path(on_path).resolve() == program.resolve()
+        start = ["tundish"] if same else [str(program.resolve())]
+    else:
+        start = [sys.executable, "-m", "tundish"]
+    return f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join([*start, *words])}"

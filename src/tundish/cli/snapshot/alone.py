@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tundish.cli.snapshot import BAD_RECORDS, DONE, USAGE, Refusal, traceback_of
 from tundish.cli.snapshot.badrecords import origin_of
-from tundish.cli.snapshot.exits import BAD_RECORDS, DONE, USAGE, Refusal, traceback_of
 from tundish.cli.terminal import say
 from tundish.errors import RangeError, SpecError
 from tundish.loader.plan.node import walk

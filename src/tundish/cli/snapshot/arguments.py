@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from tundish.cli.snapshot.exits import HELP
+from tundish.cli.snapshot import HELP
 
 if TYPE_CHECKING:
     from collections.abc import Callable

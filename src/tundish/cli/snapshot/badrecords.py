@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tundish.cli.snapshot.exits import command
+from tundish.cli.snapshot import command
 from tundish.errors import WorkerTraceback
 
 if TYPE_CHECKING:

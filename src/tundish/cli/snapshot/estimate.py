@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tundish.cli.snapshot.exits import NO_SPACE, Refusal
+from tundish.cli.snapshot import NO_SPACE, Refusal
 from tundish.cli.snapshot.log import amount, duration
 from tundish.errors import RangeError
 from tundish.loader.operators.choosing import Take

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tundish.cli.inspect import find
-from tundish.cli.snapshot.exits import USAGE, Refusal, command, raised_by_the_user
+from tundish.cli.snapshot import USAGE, Refusal, command, raised_by_the_user
 from tundish.errors import FingerprintError, RangeError, SnapshotError
 from tundish.loader.operators.options import WithOptions
 from tundish.loader.operators.snapshot import Snapshot, snapshots

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tundish.cli.snapshot.exits import BAD_RECORDS, DONE, Refusal, told
+from tundish.cli.snapshot import BAD_RECORDS, DONE, Refusal, told
 from tundish.cli.snapshot.log import Log, Pace
 from tundish.errors import SnapshotError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tundish.cli.snapshot.exits import DONE, INCOMPLETE, USAGE, Refusal
+from tundish.cli.snapshot import DONE, INCOMPLETE, USAGE, Refusal
 from tundish.cli.snapshot.log import amount
 from tundish.cli.snapshot.upkeep import key_of, open_catalog, show
 from tundish.snapshot.parts import Part, joined, numbers_of_parts, parts_of

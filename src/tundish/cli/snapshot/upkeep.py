@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tundish.cli.snapshot.exits import DONE, INCOMPLETE, USAGE, Refusal
+from tundish.cli.snapshot import DONE, INCOMPLETE, USAGE, Refusal
 from tundish.cli.snapshot.log import amount
 from tundish.cli.terminal import bold, dim, good, say, table, warn
 from tundish.snapshot import upkeep

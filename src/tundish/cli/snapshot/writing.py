@@ -8,16 +8,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tundish.cli.snapshot.alone import run_alone
-from tundish.cli.snapshot.badrecords import BadRecords
-from tundish.cli.snapshot.estimate import Estimate, Room, check_space, take_sample
-from tundish.cli.snapshot.exits import (
+from tundish.cli.snapshot import (
     BAD_RECORDS,
     DONE,
     HELD,
     USAGE,
     Refusal,
 )
+from tundish.cli.snapshot.alone import run_alone
+from tundish.cli.snapshot.badrecords import BadRecords
+from tundish.cli.snapshot.estimate import Estimate, Room, check_space, take_sample
 from tundish.cli.snapshot.log import JsonLog, Log, amount, duration, make_log
 from tundish.cli.snapshot.pipeline import Pipeline, pipeline_of
 from tundish.cli.snapshot.pulling import Leaving, Pull

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.snapshot.leaves import is_mapped
 
 import tundish as td
 from tundish.errors import SnapshotCorruptError
-from tundish.snapshot.encoding.columns import is_mapped
 from tundish.testing.compare import collect
 
 COUNT = 60
