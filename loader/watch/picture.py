@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tundish.loader.watch.prediction import Prediction
     from tundish.loader.watch.stats import Stats
 
-_CHARACTER = 7.3  # of the monospaced 12 px text: the widths must be known without a font
+CHARACTER = 7.3  # of the monospaced 12 px text: the widths must be known without a font
 _TITLE = 9.2  # of the title's
 _MARGIN = 28.0
 _LINE = 24.0
@@ -44,10 +44,12 @@ _WIDEST = 60  # characters of a name
 _LONGEST = 110  # of a line
 _LEAST = 14.0  # of a part in which its share is written: three characters
 
-_STYLE = """
+_WORDS = """
 .tundish text { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #1f2933; }
 .tundish .title { font-size: 15px; font-weight: 600; }
 .tundish .quiet { fill: #6b7785; }
+"""
+_STYLE = """\
 .tundish .hot { fill: #b3261e; font-weight: 600; }
 .tundish .room { fill: #edf1f5; }
 .tundish .work { fill: #6f9fd0; }
@@ -113,22 +115,22 @@ def draw(title: str, lines: Sequence[str], groups: Sequence[Group]) -> str:
         An SVG document.
     """
     bars = [bar for group in groups for bar in group.bars]
-    names = max((len(_cut(bar.name)) for bar in bars), default=0) * _CHARACTER
-    texts = max((len(bar.text) for bar in bars), default=0) * _CHARACTER
+    names = max((len(_cut(bar.name)) for bar in bars), default=0) * CHARACTER
+    texts = max((len(bar.text) for bar in bars), default=0) * CHARACTER
     left = _MARGIN + _RAIL
     at = left + names + _GAP
     shapes: list[str] = []
     y = _MARGIN + 12
-    shapes.append(_label(_MARGIN, y, title, "title"))
+    shapes.append(label(_MARGIN, y, title, "title"))
     lines = [part for line in lines for part in lines_of(line, _LONGEST)]
     for line in lines:
         y += _LINE - 4
-        shapes.append(_label(_MARGIN, y, line, "quiet"))
+        shapes.append(label(_MARGIN, y, line, "quiet"))
     for group in groups:
         if not group.bars:
             continue
         y += _LINE + _BETWEEN
-        shapes.append(_label(_MARGIN, y, group.heading, "quiet"))
+        shapes.append(label(_MARGIN, y, group.heading, "quiet"))
         if group.rail and len(group.bars) > 1:
             x, top = _MARGIN + 5, y + _LINE - 4
             shapes.append(_rail(x, top, top + _LINE * (len(group.bars) - 1)))
@@ -140,17 +142,21 @@ def draw(title: str, lines: Sequence[str], groups: Sequence[Group]) -> str:
                     f'<circle class="{kind}" cx="{_MARGIN + 5:.1f}" cy="{y - 4:.1f}" r="4"/>'
                 )
             shapes += _drawn(bar, left, at, y)
-    written = [(title, _TITLE), *((line, _CHARACTER) for line in lines)]
-    written += [(group.heading, _CHARACTER) for group in groups]
+    written = [(title, _TITLE), *((line, CHARACTER) for line in lines)]
+    written += [(group.heading, CHARACTER) for group in groups]
     widest = max(len(text) * each for text, each in written)
     width = max(at + _WIDTH + _GAP + texts, _MARGIN + widest) + _MARGIN
-    height = y + _MARGIN
+    return document(title, width, y + _MARGIN, _STYLE, shapes)
+
+
+def document(title: str, width: float, height: float, style: str, shapes: Sequence[str]) -> str:
+    """An SVG document of shapes, from the lowest layer up; words have a style already."""
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" class="tundish" {size} role="img">',
             f"<title>{escape(title)}</title>",
-            f"<style>{_STYLE}</style>",
+            f"<style>{_WORDS}{style}</style>",
             '<rect width="100%" height="100%" rx="8" fill="#ffffff"/>',
             *shapes,
             "</svg>\n",
@@ -161,7 +167,7 @@ def draw(title: str, lines: Sequence[str], groups: Sequence[Group]) -> str:
 def _drawn(bar: Bar, left: float, at: float, y: float) -> list[str]:
     """Draw the name, the bar and what is written after it."""
     top = y - _HEIGHT + 3
-    shapes = [_label(left, y, _cut(bar.name), "hot" if bar.limit else "")]
+    shapes = [label(left, y, _cut(bar.name), "hot" if bar.limit else "")]
     if bar.parts:
         shapes.append(_rect("room", at, top, _WIDTH))
     x = at
@@ -178,7 +184,7 @@ def _drawn(bar: Bar, left: float, at: float, y: float) -> list[str]:
         )
     behind = at + _WIDTH + _GAP if bar.parts else at
     if bar.text:
-        shapes.append(_label(behind, y, bar.text, "hot" if bar.limit else "quiet"))
+        shapes.append(label(behind, y, bar.text, "hot" if bar.limit else "quiet"))
     return shapes
 
 
@@ -198,9 +204,11 @@ def _rect(kind: str, x: float, y: float, width: float) -> str:
     return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_HEIGHT:.0f}" rx="2"/>'
 
 
-def _label(x: float, y: float, text: str, kind: str = "") -> str:
+def label(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:
+    """A line of text."""
     style = f' class="{kind}"' if kind else ""
-    return f'<text{style} x="{x:.1f}" y="{y:.1f}" xml:space="preserve">{escape(text)}</text>'
+    place = f' text-anchor="{anchor}"' if anchor != "start" else ""
+    return f'<text{style} x="{x:.1f}" y="{y:.1f}"{place} xml:space="preserve">{escape(text)}</text>'
 
 
 _MOSTLY = 0.8  # of the cores: where less is used, others have the rest

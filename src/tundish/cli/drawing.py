@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING
+
+from tundish.loader.watch.picture import CHARACTER, document, label
 
 if TYPE_CHECKING:
     from tundish.cli.outline import Outline, Step
 
-_CHARACTER = 7.3  # of the monospaced 12 px text: the widths must be known without a font
 _PADDING = 14.0
 _LEAST_WIDTH = 168.0
 _GAP = 36.0  # between boxes, for the arrow and the number of elements
@@ -19,11 +19,8 @@ _MARGIN = 28.0
 _HEAD = 54.0
 _LINE = 19.0
 
-_STYLE = """
-text { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #1f2933; }
-.title { font-size: 15px; font-weight: 600; }
+_STYLE = """\
 .name { font-weight: 600; }
-.quiet { fill: #6b7785; }
 .box { fill: #ffffff; stroke: #b8c2cc; }
 .work { fill: #e6f0fb; stroke: #6f9fd0; }
 .band { fill: #f3f7fc; stroke: #d5e3f1; }
@@ -82,23 +79,11 @@ def draw(plan: Outline, title: str, spec: str) -> str:
     for name, text in notes:
         canvas.shapes.append(label(_MARGIN, y, name, "quiet"))
         canvas.shapes.append(label(_MARGIN + 70, y, text))
-        canvas.right = max(canvas.right, _MARGIN + 70 + len(text) * _CHARACTER)
+        canvas.right = max(canvas.right, _MARGIN + 70 + len(text) * CHARACTER)
         y += _LINE
-    width = max(canvas.right, _MARGIN + len(title) * 1.3 * _CHARACTER) + _MARGIN
-    height = y + _MARGIN - _LINE
-    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-            f"<title>{escape(title)}</title>",
-            f"<style>{_STYLE}</style>",
-            '<rect width="100%" height="100%" fill="#ffffff"/>',
-            label(_MARGIN, _MARGIN + 8, title, "title"),
-            *canvas.bands,
-            *canvas.shapes,
-            "</svg>\n",
-        ]
-    )
+    width = max(canvas.right, _MARGIN + len(title) * 1.3 * CHARACTER) + _MARGIN
+    shapes = [label(_MARGIN, _MARGIN + 8, title, "title"), *canvas.bands, *canvas.shapes]
+    return document(title, width, y + _MARGIN - _LINE, _STYLE, shapes)
 
 
 def put(step: Step, left: float, top: float) -> Box:
@@ -109,25 +94,25 @@ def put(step: Step, left: float, top: float) -> Box:
         above = put(up, at, top)
         inputs.append(above)
         at = max(reach(box) for box in everything(above)) + _BESIDE
-    text = max(len(step.name), len(step.arguments)) * _CHARACTER + 2 * _PADDING
+    text = max(len(step.name), len(step.arguments)) * CHARACTER + 2 * _PADDING
     width, height = max(text, _LEAST_WIDTH), 46.0 if step.arguments else 30.0
     if not inputs:
         return Box(step, left, top, width, height, [])
     floor = max(box.y + box.height for box in inputs)
     for box in inputs:  # joined inputs end on one line
-        move(box, floor - box.y - box.height)
+        move(box, 0, floor - box.y - box.height)
     centre = (middle(inputs[0]) + middle(inputs[-1])) / 2
     x = centre - width / 2
     gap = _GAP if len(inputs) == 1 else _JOIN
     box = Box(step, x, floor + gap, width, height, inputs)
     if x < left:
-        shift(box, left - x)
+        move(box, left - x, 0)
     return box
 
 
 def reach(box: Box) -> float:
     """Return how far to the right a box and the words beside it go."""
-    return box.x + box.width + (len(box.step.place) * _CHARACTER + 20)
+    return box.x + box.width + (len(box.step.place) * CHARACTER + 20)
 
 
 def everything(box: Box) -> list[Box]:
@@ -135,16 +120,11 @@ def everything(box: Box) -> list[Box]:
     return [box, *(above for up in box.inputs for above in everything(up))]
 
 
-def move(box: Box, down: float) -> None:
-    """Move a box and all above it downwards."""
-    for each in everything(box):
-        each.y += down
-
-
-def shift(box: Box, right: float) -> None:
-    """Move a box and all above it to the right."""
+def move(box: Box, right: float, down: float) -> None:
+    """Move a box and all above it."""
     for each in everything(box):
         each.x += right
+        each.y += down
 
 
 def middle(box: Box) -> float:
@@ -201,7 +181,7 @@ def draw_bands(canvas: Canvas, last: Box) -> None:
             f' height="{bottom - top:.1f}" rx="10"/>'
         )
         canvas.shapes.append(label(right + 12, (top + bottom) / 2 + 4, run[0].step.place))
-        canvas.right = max(canvas.right, right + 12 + len(run[0].step.place) * _CHARACTER)
+        canvas.right = max(canvas.right, right + 12 + len(run[0].step.place) * CHARACTER)
 
 
 def draw_output(canvas: Canvas, last: Box, elements: str) -> None:
@@ -209,7 +189,7 @@ def draw_output(canvas: Canvas, last: Box, elements: str) -> None:
     centre, y = middle(last), last.y + last.height
     arrow(canvas, centre, y, centre, y + _GAP)
     canvas.shapes.append(label(centre + 9, y + 27, elements))
-    canvas.right = max(canvas.right, centre + 9 + len(elements) * _CHARACTER)
+    canvas.right = max(canvas.right, centre + 9 + len(elements) * CHARACTER)
     canvas.bottom = y + _GAP
 
 
@@ -223,10 +203,3 @@ def arrow(canvas: Canvas, x: float, y: float, to_x: float, to_y: float) -> None:
     canvas.shapes.append(f'<path class="arrow" d="{line}"/>')
     tip = f"M{to_x - 4:.1f} {end - 1:.1f}L{to_x + 4:.1f} {end - 1:.1f}L{to_x:.1f} {to_y:.1f}Z"
     canvas.shapes.append(f'<path class="tip" d="{tip}"/>')
-
-
-def label(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:
-    """A line of text."""
-    style = f' class="{kind}"' if kind else ""
-    place = f' text-anchor="{anchor}"' if anchor != "start" else ""
-    return f'<text{style} x="{x:.1f}" y="{y:.1f}"{place}>{escape(text)}</text>'
