@@ -23,6 +23,7 @@ from tundish.snapshot.lease import (
     temporary,
 )
 from tundish.snapshot.manifest import Manifest, Outcome
+from tundish.snapshot.records import RUN_NAME
 from tundish.snapshot.run import Prefix, check_sizes, damage, read_header, read_run
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from tundish.snapshot.records import RunHeader
 
 _KEY = re.compile(r"[0-9a-f]{16}\Z")
-_RUN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _LEASE = re.compile(r"lease(-\d+-of-\d+)?\.json\Z")
 
 
@@ -111,7 +111,7 @@ class Catalog:
 
     def runs(self, key: str) -> list[str]:
         """Return the names of a key's runs."""
-        return [name for name in self.store.list(f"{key}/runs") if _RUN.match(name)]
+        return [name for name in self.store.list(f"{key}/runs") if RUN_NAME.match(name)]
 
     def prefixes(self, key: str) -> Iterator[Prefix]:
         """Yield the durable prefix of each run that has a header."""

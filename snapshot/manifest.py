@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Self
 
 from tundish.errors import SnapshotCorruptError
 from tundish.snapshot.frame import JSON, Fields, by_name, pack, unpack
-from tundish.snapshot.records import CheckedFile
+from tundish.snapshot.records import RUN_NAME, CheckedFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_RUN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 Bytes = bytes  # where a field has that name
 
 
@@ -34,7 +32,7 @@ class ManifestRun:
         if index is None:
             raise fields.wrong("index", "an object")
         return cls(
-            fields.text("run", _RUN),
+            fields.text("run", RUN_NAME),
             fields.integer("rows"),
             fields.integer("journal"),
             CheckedFile.from_json(index),

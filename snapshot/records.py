@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _SHARD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}\.arrow\Z")
 _FILE = re.compile(r"(state/)?[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}\Z")
-_RUN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+RUN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 Bytes = bytes  # where a field has that name
 
