@@ -1,4 +1,4 @@
-"""The arguments of a `DataLoader`: torch's checks, on numpy alone."""
+"""Checks of a `DataLoader`'s arguments: torch's, on numpy alone."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 def is_dataset(value: Any) -> TypeGuard[Dataset]:
-    """Return True for a `Dataset` of ours.
+    """Return True for a `Dataset` of this library, without importing its module.
 
-    Nobody has one before its module is there, and a loader of samples does not need that module.
+    If the module is not loaded the value cannot be one, and a loader of samples does not need the module.
     """
     module = sys.modules.get("tundish.loader.dataset")
     return isinstance(value, getattr(module, "Dataset", ()))
 
 
 def is_iterable(dataset: Any) -> bool:
-    """Return True if a dataset is iterable, and not map-style.
+    """Return True if a dataset is iterable, not map-style.
 
     Parameters
     ----------
     dataset : object
-        Torch's `IterableDataset` says so itself; another is when it has no ``__getitem__``.
+        Torch's `IterableDataset` is iterable; any other is if it has no ``__getitem__``.
     """
     torch: Any = sys.modules.get("torch.utils.data")
     if torch is not None and isinstance(dataset, torch.Dataset):
@@ -42,7 +42,7 @@ def is_iterable(dataset: Any) -> bool:
 def check_counts(
     num_workers: int, timeout: float, prefetch_factor: int | None, *, persistent_workers: bool
 ) -> int | None:
-    """Check what is counted; return the prefetch factor, 2 by default where there are workers."""
+    """Check numeric arguments; return the prefetch factor, 2 by default if there are workers."""
     if num_workers < 0:
         raise ValueError(
             f"num_workers must not be negative: {num_workers}; 0 makes batches in this process"
@@ -69,7 +69,7 @@ def check_order(
     batch_sampler: Iterable[Any] | None,
     drop_last: bool,
 ) -> None:
-    """Check that one thing, and one thing only, says in which order samples come."""
+    """Check that exactly one argument determines the order of samples."""
     if iterable:
         if shuffle not in {False, None}:
             raise ValueError(
@@ -110,13 +110,13 @@ def check_context(context: Any, num_workers: int) -> Any:
 
 
 def asked_start(context: Any) -> str | None:
-    """Return how a multiprocessing context wants workers to begin: ``fork``, or None for our usual way.
+    """Return the start method that a multiprocessing context implies: ``fork``, or None for the default.
 
     Parameters
     ----------
     context : multiprocessing.context.BaseContext or None
         With ``spawn`` and ``forkserver`` workers have nothing of the consumer's but what they are
-        sent: as it is in the usual way.
+        sent, as with the default start method.
     """
     if context is None or context.get_start_method(allow_none=True) != "fork":
         return None
@@ -135,7 +135,7 @@ def warn_of_workers(num_workers: int) -> None:
 
 
 def length_of(dataset: Any, batch_size: int | None, *, drop_last: bool) -> int:
-    """Return how many batches an iterable dataset says it has."""
+    """Return an iterable dataset's length in batches."""
     length = len(dataset)
     if batch_size is None:
         return length

@@ -1,4 +1,4 @@
-"""Samplers, as they lie within each other: what they are, and what they draw from."""
+"""Nested samplers: their kinds, and the generators they draw from."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _TORCHS = ("torch.utils.data.sampler", "torch.utils.data.distributed")
 
 
 def is_standard(sampler: Any, name: str) -> bool:
-    """Return True for torch's sampler of this name, or ours; not for a class made of it."""
+    """Return True for torch's sampler of this name, or ours; False for a derived class."""
     kind = type(sampler)
     return kind.__name__ == name and kind.__module__ in (*_TORCHS, *_OURS)
 
 
 def chain_of(sampler: Any) -> list[tuple[Any, str]]:
-    """A sampler and those within it, each with the name by which it holds the next."""
+    """Return a sampler and those nested in it, each with the attribute that holds the next."""
     chain: list[tuple[Any, str]] = []
     while all(sampler is not each for each, _ in chain):
         name = next((n for n in ("sampler", "batch_sampler") if hasattr(sampler, n)), "")
@@ -33,13 +33,13 @@ def chain_of(sampler: Any) -> list[tuple[Any, str]]:
 
 
 def generators_in(chain: list[tuple[Any, str]]) -> list[Any]:
-    """The generators of samplers whose state can be saved; another kind is the sampler's affair."""
+    """Return samplers' generators whose state can be saved; other kinds are the samplers' own responsibility."""
     found = (getattr(each, "generator", None) for each, _ in chain)
     return [each for each in found if is_generator(each)]
 
 
 def measured(core: Any) -> Any:
-    """A sampler that asks its data for their length again and again: a copy, with the one they have now."""
+    """Return a copy of a sampler with its data's present length, which it would otherwise look up repeatedly."""
     if not (is_standard(core, "SequentialSampler") or is_standard(core, "RandomSampler")):
         return core
     again = copy.copy(core)
@@ -48,7 +48,7 @@ def measured(core: Any) -> Any:
 
 
 def kind_of(core: Any) -> str:
-    """Return the source of a sampler's order: ``distributed``, ``random``, ``drawn`` or ``its own``."""
+    """Return the kind of a sampler's order: ``distributed``, ``random``, ``drawn`` or ``its own``."""
     if is_standard(core, "DistributedSampler"):
         return "distributed"
     if getattr(core, "generator", None) is None:
@@ -60,7 +60,7 @@ def kind_of(core: Any) -> str:
 
 
 def described(core: Any, kind: str) -> dict[str, Any]:
-    """Return what has to be equal for the order of a known sampler to be equal."""
+    """Return the attributes of a known sampler that determine its order."""
     if kind == "distributed":
         return {"samples": len(core.dataset), "seed": core.seed, "shuffle": bool(core.shuffle)}
     if is_standard(core, "SequentialSampler"):
@@ -76,29 +76,29 @@ def described(core: Any, kind: str) -> dict[str, Any]:
 
 
 def is_torchs(core: Any) -> bool:
-    """Return True for a sampler that PyTorch has defined."""
+    """Return True for a sampler that PyTorch defines."""
     return type(core).__module__ in _TORCHS
 
 
 def global_of(core: Any) -> Any:
-    """The process's generator that a sampler without one of its own draws from."""
+    """Return the process's generator, which a sampler without its own draws from."""
     return as_generator(sys.modules["torch"].default_generator if is_torchs(core) else None)
 
 
 def copy_of(generator: Any) -> TorchGenerator:
-    """One that draws the same, while the other stays where it is."""
+    """Return a copy of a generator that draws the same numbers."""
     again = TorchGenerator(0)
     again.load_state_dict(as_generator(generator).state_dict())
     return again
 
 
 def generator_of(core: Any) -> Any:
-    """A new generator of the kind that a sampler takes."""
+    """Return a new generator of the kind that a sampler accepts."""
     return sys.modules["torch"].Generator() if is_torchs(core) else TorchGenerator()
 
 
 def as_ours(core: Any) -> distributed.DistributedSampler:
-    """A `DistributedSampler` of ours that gives what this one gives."""
+    """Return our equivalent of a `DistributedSampler`."""
     if not is_torchs(core):
         assert isinstance(core, distributed.DistributedSampler)
         return core
@@ -115,7 +115,7 @@ def as_ours(core: Any) -> distributed.DistributedSampler:
 
 
 def distinct(*generators: Any) -> list[Any]:
-    """The generators, each once, without None."""
+    """Return the generators without None and without repetitions."""
     found: list[Any] = []
     for each in generators:
         if each is not None and all(each is not other for other in found):

@@ -117,16 +117,16 @@ def default_convert(data: Any) -> Any:
 
 
 def collate(batch: Any, rules: Rules, path: str = "") -> Any:
-    """`default_collate` under given rules.
+    """Collate samples under given rules.
 
     Parameters
     ----------
     batch : sequence
         The samples, or one of their fields.
     rules : Rules
-        What stands for arrays.
+        The treatment of arrays.
     path : str
-        Where the samples' field is, for errors.
+        The path of the samples' field, for errors.
     """
     first = batch[0]
     if is_tensor(first):
@@ -206,7 +206,7 @@ def _transposed(batch: Any, path: str) -> list[tuple[Any, ...]]:
 
 
 def _like_mapping(mapping: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
-    """Items in a mapping of the same type; a dict, where that cannot be made."""
+    """Return items in a mapping of the same type; a dict if that cannot be made."""
     try:
         if isinstance(mapping, MutableMapping):
             clone = copy.copy(mapping)  # it may have more to it than its items
@@ -218,7 +218,7 @@ def _like_mapping(mapping: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
 
 
 def _like(sequence: Sequence[Any], items: list[Any]) -> Any:
-    """Items in a sequence of the same type; a list, where that cannot be made."""
+    """Return items in a sequence of the same type; a list if that cannot be made."""
     try:
         if isinstance(sequence, MutableSequence):
             clone = copy.copy(sequence)
@@ -231,7 +231,7 @@ def _like(sequence: Sequence[Any], items: list[Any]) -> Any:
 
 
 def convert(data: Any, rules: Rules) -> Any:
-    """`default_convert` under given rules."""
+    """Convert a sample under given rules."""
     if is_tensor(data):
         return as_ruled(data, rules)
     kind = type(data)

@@ -1,7 +1,7 @@
-"""One column of a batch: numbers, arrays or tensors of all samples, stacked.
+"""Stacking of one column of a batch: all samples' numbers, arrays or tensors.
 
-The first value says what kind of column it is, the others have to fit. Errors say which element
-did not, and in which field.
+The first value determines the kind of the column; the others have to fit. Errors name the element and the field
+that do not.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class CollateError(SpecError, RuntimeError):
     position : int
         The element in the batch that differs from its first one.
     field : str
-        Where in the element: ``'image'``, ``['pair'][0]``; empty if it has no fields.
+        The path in the element: ``'image'``, ``['pair'][0]``; empty if it has no fields.
     found, expected : str
-        What that element has there, and what the batch has from element 0.
+        What the differing element has, and what element 0 has.
 
     Attributes
     ----------
     index, first_index : object or None
-        The two samples' keys in the dataset, set by who knows them; part of the message then.
+        The two samples' keys in the dataset, if they are known; then they are part of the message.
     """
 
     def __init__(self, what: str, position: int, field: str, found: str, expected: str) -> None:
@@ -69,7 +69,7 @@ class CollateError(SpecError, RuntimeError):
 
     @property
     def message(self) -> str:  # type: ignore[override]  # made anew: the indices come later
-        """The text."""
+        """Return the text of the error."""
         return str(self)
 
     def __str__(self) -> str:
@@ -83,21 +83,21 @@ class CollateError(SpecError, RuntimeError):
 
 
 def found(path: str) -> str:
-    """Name the field at ``['image']`` for a message: by its key, if that says all."""
+    """Describe a field's path for a message: by its key, if that is enough."""
     single = path.startswith("['") and path.endswith("']") and path.count("[") == 1
     return path[1:-1] if single else path
 
 
 def add_place(error: BaseException, position: int, path: str) -> None:
-    """Note on an error which element of the batch it is about, and which field."""
+    """Add a note to an error: the element of the batch and the field."""
     field = f", field {found(path)}" if path else ""
     error.add_note(f"collating element {position} of the batch{field}")
 
 
 def plain_column(values: Sequence[Any]) -> np.ndarray | None:
-    """Return numbers of the usual kinds as an array; None where they need a closer look.
+    """Stack numbers of the usual kinds; None if they need a closer look.
 
-    These are Python's numbers, where the first decides, and numpy's scalars of one type.
+    These are Python's numbers, of which the first determines the dtype, and numpy's scalars of one type.
     """
     kinds = set(map(type, values))
     first = type(values[0])
@@ -123,7 +123,7 @@ def _listed(batch: Sequence[Any]) -> Sequence[Any]:
 
 
 def number_column(batch: Sequence[Any], rules: Rules, path: str) -> Any:
-    """Stack numbers of which the first is an int, a bool or a numpy scalar."""
+    """Stack numbers, the first of which is an int, a bool or a numpy scalar."""
     plain = plain_column(_listed(batch))
     if plain is not None:
         return rules.leaf(plain, None)
@@ -133,7 +133,7 @@ def number_column(batch: Sequence[Any], rules: Rules, path: str) -> Any:
 
 
 def float_column(batch: Sequence[Any], rules: Rules, path: str) -> Any:
-    """Stack numbers of which the first is a Python float: float64, whatever the others are."""
+    """Stack numbers, the first of which is a Python float, to float64."""
     plain = plain_column(_listed(batch))
     if plain is None:
         plain = np.empty(len(batch), np.float64)
@@ -197,7 +197,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 
 
 def array_column(batch: Sequence[Any], rules: Rules, path: str) -> Any:
-    """Stack arrays, or an array and what can be made one."""
+    """Stack arrays, or an array and values that can be converted to arrays."""
     if has_tensor(batch):
         as_tensor = sys.modules["torch"].as_tensor
         return tensor_column([as_tensor(value) for value in batch], rules, path)
@@ -216,7 +216,7 @@ def array_column(batch: Sequence[Any], rules: Rules, path: str) -> Any:
 
 
 def _is_like(value: Any, first: np.ndarray) -> bool:
-    """Return True if nothing speaks against an array that has not been found in the first one."""
+    """Return True if an array is compatible with the first one."""
     return (
         type(value) is np.ndarray and value.dtype == first.dtype and value.strides == first.strides
     )
@@ -239,12 +239,12 @@ def _stacked(arrays: list[np.ndarray], rules: Rules, path: str) -> np.ndarray:
 
 
 def array_of(value: Any, rules: Rules) -> np.ndarray:
-    """Return the array that is a value's tensor: arrays as they are, numbers and lists of them.
+    """Return the array for a value that torch makes a tensor: arrays as they are, numbers and lists of them.
 
     Raises
     ------
     TypeError, ValueError, RuntimeError
-        There is none.
+        The value has no such array.
     """
     if isinstance(value, np.ndarray):
         array_dtype(value, rules)
@@ -268,7 +268,7 @@ def array_of(value: Any, rules: Rules) -> np.ndarray:
 
 
 def tensor_column(batch: Sequence[Any], rules: Rules, path: str) -> Any:
-    """Stack torch tensors; an array comes of it under numpy's rules, where numpy has the dtype."""
+    """Stack torch tensors; under numpy's rules to an array, if numpy has the dtype."""
     torch: Any = sys.modules["torch"]
     first = batch[0]
     if first.is_nested or first.layout not in (torch.strided, torch._mkldnn):  # noqa: SLF001
@@ -285,7 +285,7 @@ def tensor_column(batch: Sequence[Any], rules: Rules, path: str) -> Any:
 
 
 def _blame(error: Exception, batch: Sequence[Any], path: str) -> None:
-    """Say why tensors were not stacked, as far as it can be seen."""
+    """Raise the reason why tensors cannot be stacked, as far as it is known."""
     shape = batch[0].shape
     for position, value in enumerate(batch):
         if not is_tensor(value):
@@ -297,7 +297,7 @@ def _blame(error: Exception, batch: Sequence[Any], path: str) -> None:
 
 
 def as_ruled(tensor: Any, rules: Rules) -> Any:
-    """Return a tensor as it stands in a batch."""
+    """Return a tensor as it is in a batch under given rules."""
     if rules.torch:
         return tensor
     try:

@@ -36,7 +36,7 @@ _OF_A_PROCESS = ("_iterator", "_pinning")
 
 
 class Loading:
-    """The common part of both faces of the loader, with torch's attributes: iterate, save, restore."""
+    """The common part of both DataLoaders, numpy's and torch's: iterating, saving, restoring."""
 
     flavour: Flavour = NUMPY
     _progress: Progress | None = None
@@ -82,7 +82,7 @@ class Loading:
         return Progress(epoch=last.epoch, begun=last.begun, restores=last.restores)
 
     def _make_ready(self) -> None:
-        """Let workers' imports begin, beside what the caller does before it iterates."""
+        """Start imports for workers early, so that they overlap with the caller's work."""
         this: Any = self
         if how_many(this.num_workers) and self._elements is None:
             with contextlib.suppress(OSError, RuntimeError, ValueError):  # iteration will tell
@@ -90,12 +90,12 @@ class Loading:
 
     @property
     def _elements(self) -> Dataset | None:
-        """The dataset, if it is one of ours."""
+        """Return the dataset, if it is a `Dataset` of this library."""
         dataset: Any = getattr(self, "dataset", None)
         return dataset if is_dataset(dataset) else None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy has: it stands where this loader stands, and has no iterator yet."""
+        """Return a copy's state: the loader's position, without an iterator."""
         return {name: value for name, value in vars(self).items() if name not in _OF_A_PROCESS}
 
     # -- state -----------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class Loading:
         return self._state()
 
     def _state(self, behind: int = 0, *, ended: bool = False) -> dict[str, Any]:
-        """Return the state `behind` batches ago (0 or 1); `ended` where the caller knows that it was the last."""
+        """Return the state `behind` batches ago (0 or 1); `ended` if the caller knows that it was the last."""
         if self._resume is not None:
             return self._resume.to_state()
         if self._progress is None:
@@ -130,7 +130,7 @@ class Loading:
 
     @property
     def _order(self) -> Any:
-        """The source of the keys; an iterable dataset has an order of its own."""
+        """Return the source of keys; an iterable dataset has its own order."""
         this: Any = self
         return () if this._is_iterable else this._index_sampler  # noqa: SLF001 - this is self
 
@@ -352,13 +352,13 @@ _FIXED = {
 
 
 def how_many(asked: int) -> int:
-    """Return how many workers there will be: ``TUNDISH_WORKERS``, else what was asked; 0 inside a worker."""
+    """Return the number of workers: ``TUNDISH_WORKERS``, else the requested number; 0 inside a worker."""
     forced = overruled()
     return asked if forced is None else forced
 
 
 class _Endless:
-    """The sampler of an iterable dataset, which needs none."""
+    """The sampler of an iterable dataset, which needs no keys."""
 
     def __iter__(self) -> Iterator[None]:
         while True:

@@ -1,4 +1,4 @@
-"""torch's sampler of a distributed run, which deals the samples to processes."""
+"""torch's distributed sampler, which deals samples to processes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class DistributedSampler(Sampler[int]):
         self.total_size = self.num_samples * num_replicas
 
     def _count(self, left: int) -> int:
-        """Return how many of so many samples each process has."""
+        """Return each process's share of a number of samples."""
         if self.uneven == "error" and left % self.num_replicas:
             raise SpecError(
                 f"{left} samples cannot be dealt evenly to {self.num_replicas} processes; "
@@ -194,7 +194,7 @@ class DistributedSampler(Sampler[int]):
         return self._places(0, self.num_samples)[1]
 
     def _places(self, start: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return where in an epoch's order this process's indices are, and which are no repetition."""
+        """Return the positions of this process's indices in an epoch's order, and which are not repetitions."""
         size = len(self.dataset)
         places = start + self.rank + self.num_replicas * np.arange(count)
         valid = places < size
@@ -206,7 +206,7 @@ class DistributedSampler(Sampler[int]):
 
 
 def _of_this_process(function: str, variable: str, argument: str) -> int:
-    """A number that the launcher of a distributed run gave this process."""
+    """Return a number that the launcher of a distributed run has set for this process."""
     distributed: Any = sys.modules.get("torch.distributed")  # not imported: it may never be needed
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(getattr(distributed, function)())

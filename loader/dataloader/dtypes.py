@@ -1,4 +1,4 @@
-"""The dtype that a column gets: torch's rules, on numpy.
+"""The dtype of a batch's column: torch's rules, on numpy.
 
 torch infers a dtype for each value and widens them pairwise, by kind before width: int64 with
 float32 is float32 there, and float64 in numpy. `Rules` says how strict to be. A torch loader
@@ -29,7 +29,7 @@ _DOUBLES = (np.dtype(np.float64), np.dtype(np.complex128))
 
 
 def as_is(array: np.ndarray, torch_dtype: str | None) -> Any:
-    """The leaf of a numpy loader: the array; a tensor where numpy has no such dtype."""
+    """Return the leaf of a numpy loader: the array; a tensor if numpy has no such dtype."""
     if torch_dtype is None:
         return array
     torch = sys.modules["torch"]  # the array was copied from a tensor
@@ -38,14 +38,14 @@ def as_is(array: np.ndarray, torch_dtype: str | None) -> Any:
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of collating for what numpy and torch see differently.
+    """The rules of collating where numpy and torch differ.
 
     Parameters
     ----------
     torch : bool
-        Whether the batch is torch's: tensors stay tensors, and what torch refuses is refused.
+        True for torch batches: tensors stay tensors, and what torch refuses is refused.
     leaf : callable
-        What is made of each array that torch makes a tensor.
+        Converts each array that torch would make a tensor.
     """
 
     torch: bool
@@ -56,18 +56,18 @@ NUMPY = Rules(torch=False, leaf=as_is)
 
 
 def is_tensor(value: Any) -> bool:
-    """Return True if a value is a torch tensor. torch is looked for, never imported."""
+    """Return True for a torch tensor, without importing torch."""
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
     return tensor is not None and isinstance(value, tensor)
 
 
 def has_tensor(values: Sequence[Any]) -> bool:
-    """Return True if a torch tensor is among the values."""
+    """Return True if any value is a torch tensor."""
     return "torch" in sys.modules and any(map(is_tensor, values))
 
 
 def array_dtype(array: np.ndarray | np.generic, rules: Rules) -> np.dtype[Any]:
-    """Return the dtype, in native byte order, that an array has in a batch.
+    """Return the dtype, in native byte order, of an array in a batch.
 
     Raises
     ------
@@ -132,14 +132,14 @@ def value_dtype(value: Any, rules: Rules) -> np.dtype[Any]:
 
 
 def default_float(rules: Rules) -> np.dtype[Any]:
-    """Return the dtype of a Python float among numbers of another type: torch's default, float32."""
+    """Return the dtype of a Python float among other numbers: torch's default, float32."""
     torch = sys.modules.get("torch") if rules.torch else None
     name = str(torch.get_default_dtype()).removeprefix("torch.") if torch else "float32"
     return np.dtype(np.float32 if name == "bfloat16" else name)
 
 
 def promoted(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype that holds two, by torch's table; by numpy's for what torch does not have.
+    """Return the common dtype of two, by torch's table, or by numpy's if torch lacks one of them.
 
     Raises
     ------

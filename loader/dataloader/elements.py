@@ -1,4 +1,4 @@
-"""A `DataLoader` over a `Dataset`: its own iterator does the work, there is no second pool."""
+"""A `DataLoader` over a `Dataset`, whose own iterator does the work without a second pool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _is_fetched_ahead() -> bool:
-    """Return True if somebody may ask for the state before the last batch: Lightning does."""
+    """Return True if the caller may ask for the state before the last batch, as Lightning does."""
     return "lightning" in sys.modules or "pytorch_lightning" in sys.modules
 
 
@@ -26,11 +26,11 @@ class Elements:
     Parameters
     ----------
     loader : Settings
-        Whose.
+        The loader.
     dataset : Dataset
-        Of elements.
+        The dataset of elements.
     progress : Progress
-        Where to begin; kept up to date.
+        The position to start at, kept up to date.
     """
 
     def __init__(self, loader: Settings, dataset: Dataset, progress: Progress) -> None:
@@ -89,13 +89,13 @@ class Elements:
 
     @property
     def copies(self) -> int:
-        """Elements that were delivered as private copies, for want of room to lease them."""
+        """Return the number of elements delivered as private copies for lack of memory to lease."""
         return self._source.stats.copies
 
     def worker_pids(self) -> list[int]:
-        """The processes that make elements."""
+        """Return the ids of the processes that compute elements."""
         return self._source.worker_pids()
 
     def close(self) -> None:
-        """End them."""
+        """End the workers."""
         self._source.close()

@@ -1,7 +1,7 @@
-"""The keys of one epoch's batches, and what a state has to say of them.
+"""The keys of one epoch's batches, and how to repeat them after a restore.
 
 A sampler is asked batch by batch, in the caller's process. How it can be asked for the same again
-depends on what it draws from: an epoch writes down, before it draws, the little that is needed.
+depends on what it draws from: an epoch records the little that is needed before it draws.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 class Mark(NamedTuple):
-    """The place of a sampler that has a state, or whose iterator has one.
+    """The position of a sampler that has a state, or whose iterator has one.
 
     Attributes
     ----------
     own, cursor : object
-        The sampler's own state, and its iterator's; None where there is none.
+        The sampler's own state, and its iterator's; None without one.
     over : bool
-        Whether it has given everything: its state is that of the next epoch's beginning.
+        True if it has given everything; its state is then that of the next epoch's beginning.
     """
 
     own: Any
@@ -55,20 +55,20 @@ NOWHERE = Mark(None, None, False)
 
 
 class Keys(NamedTuple):
-    """The keys of one batch, and their place in the epoch.
+    """The keys of one batch, and their position in the epoch.
 
     Attributes
     ----------
     keys : object
-        A list; or the one key of a sample that is not put into a batch.
+        A list; or the key of a single sample that is not batched.
     position : int
-        Where its first sample stands in the epoch's order, all ranks counted.
+        The position of its first sample in the epoch's order, over all ranks.
     samples : int
-        How many samples.
+        The number of samples.
     valid : numpy.ndarray or None
-        Which of them are no padding, where the sampler says so.
+        Which of them are not padding, if the sampler tells.
     mark : Mark
-        Where the sampler stands after this batch.
+        The sampler's mark after this batch.
     """
 
     keys: Any
@@ -84,36 +84,36 @@ class Epoch:
     Parameters
     ----------
     sampler : iterable
-        Of lists of keys, or of keys; empty for an iterable dataset, which has its own order.
+        Gives lists of keys, or keys; empty for an iterable dataset, which has its own order.
     batched : bool
-        Which.
+        True if it gives lists.
     generator : object
-        The loader's, or None.
+        The loader's generator, or None.
     record : dict, optional
-        Of the epoch that is to be given again.
+        The record of an epoch to repeat.
     skip : int
-        How many of its batches have been delivered.
+        The number of its batches that have been delivered.
     samples : int
-        How many samples these were.
+        The number of samples in these.
     mark : Mark
-        Where the sampler stood after them.
+        The sampler's mark after them.
 
     Attributes
     ----------
     record : dict
-        JSON: what makes this epoch again.
+        What is needed to repeat this epoch, as JSON.
     mark : object
-        The sampler's own state as this epoch, or what is left of it, begins.
+        The sampler's own state at the beginning of this epoch, or of the rest of it.
     untouched : bool
-        Whether the sampler has still to be put to where `mark` says: its epoch was over.
+        True if the sampler has not yet been set to `mark`, because its epoch was over.
     stride : int
         The number of ranks.
     shared_anew : bool
-        Whether the rest was shared out among another number of ranks: `skip` and `samples` have
-        begun again at 0.
+        True if the rest was divided among another number of ranks: `skip` and `samples` have
+        restarted at 0.
     length : int or None
-        How many batches there are, where at its end the sampler may draw from a generator that
-        stays. Nobody else's length is asked for: it may be costly, wrong, or an error.
+        The number of batches, if the sampler may draw at its end from a generator that
+        persists. No other length is looked up, since it may be slow, wrong, or an error.
     """
 
     def __init__(
@@ -189,13 +189,13 @@ class Epoch:
         return Keys(keys, self._first + local * self.stride, count, valid, mark)
 
     def mark_now(self) -> Any:
-        """The sampler's own state, as a copy: batches are asked for ahead."""
+        """Return a copy of the sampler's own state, since batches are requested ahead."""
         if self._stateful is None or self.untouched:
             return self.mark
         return copy.deepcopy(self._stateful.state_dict())
 
     def look_ahead(self) -> None:
-        """Ask the sampler for one more, as workers do: at its end it may draw again."""
+        """Ask the sampler for one more batch, as workers do: at its end it may draw again."""
         ahead: Iterable[Any]
         try:
             ahead = [next(self._stream)]
@@ -206,11 +206,11 @@ class Epoch:
         self._stream = chain(ahead, self._stream)
 
     def behind(self) -> dict[str, Any]:
-        """The record of an epoch that follows: where the generators stand now."""
+        """Return the record of the following epoch, from the generators' present positions."""
         return generators_of(self._sampler, self._loader_generator)
 
     def settle(self) -> None:
-        """Write down what the order comes from, though nothing has been drawn yet: nothing is drawn."""
+        """Record what determines the order before anything is drawn."""
         kind, core, record = kind_of(self._core), self._core, self.record
         if kind == "random" and "seed" not in record:
             record["seed"] = copy_of(global_of(core)).int64()
@@ -222,7 +222,7 @@ class Epoch:
             raise IncompatibleCheckpointError((f"the order of samples comes from another {what}",))
 
     def _set_epochs(self) -> None:
-        """Put samplers that count epochs to where they were; a user who resumes may forget."""
+        """Set samplers that count epochs to this epoch, which users may forget after a restore."""
         counting = [each for each, _ in self._chain if _counts_epochs(each)]
         if "epochs" in self.record:
             self._check(len(self.record["epochs"]) == len(counting), "sampler")
@@ -249,7 +249,7 @@ class Epoch:
         return self._over(core, skip, samples)
 
     def _over(self, core: Any, skip: int, samples: int) -> Iterator[Any]:
-        """The batches over an order of samples, without those that have been delivered."""
+        """Yield the batches over an order of samples, without the delivered ones."""
         if self._standard and samples:
             # By samples, not by batches: the batch size may be another one now.
             return iter(self._rebuilt(_Rest(core, samples)))
@@ -264,7 +264,7 @@ class Epoch:
         return islice(stream, skip, None) if skip else stream
 
     def _begun(self, iterator: Any) -> Any:
-        """Take note of the innermost sampler's iterator, put it to where it was, and see its end."""
+        """Register the innermost sampler's iterator, restore its position, and note its end."""
         cursor, self._cursor = self._cursor, None
         if is_stateful(iterator):
             self._iterator = iterator
@@ -275,7 +275,7 @@ class Epoch:
         return chain(pulled(iterator), self._over_now())
 
     def _over_now(self) -> Iterator[Any]:
-        """Give nothing, and note that there is nothing more."""
+        """Yield nothing, and note the end."""
         self._exhausted = True
         yield from ()
 
@@ -290,7 +290,7 @@ class Epoch:
                 return
 
     def _counted(self) -> int:
-        """The number of all batches."""
+        """Return the total number of batches."""
         if not self._standard:
             return len(self._sampler)
         size = self._sampler.batch_size
@@ -298,7 +298,7 @@ class Epoch:
         return int((len(self._core) + short) // size)
 
     def _rebuilt(self, core: Any) -> Any:
-        """The samplers around the innermost one, around another."""
+        """Rebuild the samplers around the innermost one, around another one."""
         for outer, name in reversed(self._chain[:-1]):
             again = copy.copy(outer)
             setattr(again, name, core)
@@ -325,7 +325,7 @@ class Epoch:
         yield from self._drawing(generator, skip, samples)
 
     def _drawing(self, generator: Any, skip: int, samples: int) -> Iterator[Any]:
-        """The batches over the innermost sampler, which draws from a generator that it has not."""
+        """Yield the batches over the innermost sampler, drawing from a generator that it does not hold."""
         core = self._core
         if len(self._chain) == 1 or self._standard:
             core = copy.copy(core)
@@ -371,7 +371,7 @@ class Epoch:
 
 
 class _Begun:
-    """A sampler; what it gives is handed on as it begins."""
+    """A sampler that reports its iterator when iteration begins."""
 
     def __init__(self, core: Any, begun: Callable[[Any], Any]) -> None:
         self._core, self._begun = core, begun
@@ -381,7 +381,7 @@ class _Begun:
 
 
 class _Rest:
-    """The samples of a sampler after the first ones."""
+    """The samples of a sampler without its first ones."""
 
     def __init__(self, core: Any, samples: int) -> None:
         self._core, self._samples = core, samples
@@ -396,7 +396,7 @@ def _counts_epochs(sampler: Any) -> bool:
 
 
 def _is_sequence(keys: Any) -> bool:
-    """Return True if the keys of a batch can be counted, and asked for by their places."""
+    """Return True if a batch's keys have a length and can be indexed."""
     if isinstance(keys, (list, tuple)):
         return True
     kind = type(keys)

@@ -1,4 +1,4 @@
-"""Making one batch of a dataset, wherever that happens."""
+"""Fetchers, which make one batch of a dataset, in a worker or the caller's process."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 
 class Exhausted(Exception):  # noqa: N818 - the end of a replica is no error
-    """A replica of an iterable dataset has no more."""
+    """A replica of an iterable dataset has ended."""
 
 
 class BatchTask(NamedTuple):
-    """The task of making one batch: its keys, and what their samples need.
+    """A batch to make: its keys, and what their samples need.
 
     Parameters
     ----------
     keys : object
-        The keys of its samples, or the key of its only one; None for an iterable dataset.
+        The keys of its samples, or a single key; None for an iterable dataset.
     position : int
-        Where its first sample stands in the epoch, over all ranks.
+        The position of its first sample in the epoch, over all ranks.
     stride : int
-        By how much the next sample is further on: the number of ranks.
+        The distance to the next sample's position: the number of ranks.
     announce : callable or None
-        Told the place of each sample before it is made.
+        Called with the position of each sample before it is made.
     """
 
     keys: Any
@@ -57,13 +57,13 @@ def fetcher_of(
     Parameters
     ----------
     recipe : Recipe
-        What is to be done.
+        The recipe for reading the dataset.
     base_seed, epoch : int
         Key the generators of samples.
     restored : object
-        What `Fetcher.state` said, or None.
+        The result of `Fetcher.state`, or None.
     anew : bool
-        Whether it said so at the end of the epoch before.
+        True if that was the state at the end of the previous epoch.
     """
     if recipe.iterable:
         return IterableFetcher(recipe, restored, anew=anew)
@@ -85,7 +85,7 @@ class MapFetcher:
         self._tabular = Tabular(recipe, general)
 
     def state(self) -> Any:
-        """Return where the dataset stands, if it says so; else None."""
+        """Return the dataset's state, if it has one; else None."""
         return {"dataset": self._recipe.dataset.state_dict()} if self._stateful else None
 
     def pass_over(self) -> None:
@@ -97,9 +97,9 @@ class MapFetcher:
         Parameters
         ----------
         task : BatchTask
-            Of what.
+            The batch to make.
         allocate : callable or None
-            Gives memory for columns, in a worker. None in the caller's process.
+            Allocates columns, in a worker. None in the caller's process.
         """
         recipe = self._recipe
         if not recipe.batched:
@@ -125,11 +125,11 @@ class MapFetcher:
         return _named(stream.result, keys)
 
     def columns(self, keys: Any, allocate: Allocate | None) -> Any:
-        """The batch of some keys, if nothing has to be made for it, and nothing is drawn; else None."""
+        """Return the batch of keys whose samples need not be made and draw nothing; else None."""
         return self._tabular.batch(keys, allocate)
 
     def _plainly(self, keys: Any, take: Callable[[Any], None]) -> None:
-        """Make samples with nothing between two of them."""
+        """Make samples consecutively."""
         dataset, k, key = self._recipe.dataset, 0, None
         try:
             for k, key in enumerate(keys):  # noqa: B007 - told below
@@ -157,8 +157,8 @@ class MapFetcher:
 class IterableFetcher:
     """The fetcher of an iterable dataset: this process's replica of it.
 
-    The order is torchdata's: the dataset is put to where it was, then it is iterated over, then the
-    iterator is put to where it was. One that is the dataset itself is put there once.
+    The order of steps is torchdata's: restore the dataset, begin to iterate, then restore the
+    iterator. If the iterator is the dataset itself, it is restored once.
     """
 
     def __init__(self, recipe: Recipe, restored: Any = None, *, anew: bool = False) -> None:
@@ -190,7 +190,7 @@ class IterableFetcher:
 
     @property
     def untouched(self) -> bool:
-        """True if the dataset has still to be put to where the state says: its epoch had ended."""
+        """True if the dataset has not been restored yet, because its epoch had ended."""
         return bool(self._restored.get("ended"))
 
     def state(self) -> Any:
@@ -223,14 +223,14 @@ class IterableFetcher:
         return None
 
     def pass_over(self) -> None:
-        """Read a batch that has been delivered; an error that was its outcome is none now."""
+        """Read and discard a batch that was delivered before, even if it was an error."""
         try:
             self.fetch(BatchTask(None), None)
         except BaseException as error:  # noqa: BLE001 - the batch's
             element_error(error)
 
     def _taken(self, count: int) -> list[Any]:
-        """Return the next samples, so many if there are."""
+        """Return up to `count` next samples."""
         again, self._again = self._again, False
         samples = list(islice(self._samples, count))
         if again and not samples:
@@ -246,7 +246,7 @@ Fetcher: TypeAlias = MapFetcher | IterableFetcher
 
 
 def _converted(recipe: Recipe, sample: Any) -> Any:
-    """A sample that is not put into a batch; the default rule is the consumer's to apply."""
+    """Return a sample that is not batched; the consumer applies the default rule."""
     try:
         return sample if recipe.collate is None else recipe.collate(sample)
     except StopIteration as error:
@@ -254,9 +254,9 @@ def _converted(recipe: Recipe, sample: Any) -> Any:
 
 
 def collated(recipe: Recipe, samples: Any, keys: Any, allocate: Allocate | None) -> Any:
-    """Put samples together by the loader's rule.
+    """Collate samples by the loader's rule.
 
-    What ``__getitems__`` gives need be no list: it may be a batch, which is the rule's affair.
+    The result of ``__getitems__`` need not be a list: it may be a batch, which the rule handles.
     """
     stream = _stream(recipe, len(samples), allocate) if type(samples) is list else None
     if stream is None:
@@ -272,14 +272,14 @@ _MARKED = Rules(torch=True, leaf=TensorLeaf)
 
 
 def general(recipe: Recipe) -> Callable[[Any], Any]:
-    """The default rule for a list of samples."""
+    """Return the default rule for a list of samples."""
     if not recipe.tensors:
         return default_collate
     return _torchs_rule if "torch" in sys.modules else _without_torch
 
 
 def _without_torch(samples: list[Any]) -> Any:
-    """Torch's rule, without it where its containers do nothing of their own."""
+    """Apply torch's rule without torch, if its containers have no behaviour of their own."""
     if all(map(_is_plain, samples)):
         return collate(samples, rules=_MARKED)
     importlib.import_module("torch")
@@ -299,7 +299,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _torchs_rule(samples: list[Any]) -> Any:
-    """Torch's own rule; what it says of a misfit does not always tell which sample it is."""
+    """Apply torch's own rule, whose errors do not always name the sample."""
     try:
         return sys.modules["torch"].utils.data.default_collate(samples)
     except Exception as error:
@@ -325,14 +325,14 @@ def _place(k: int, key: Any) -> str:
 
 
 def _stopped(k: int, key: Any) -> RuntimeError:
-    """Instead of a StopIteration out of a dataset, which would end the epoch silently."""
+    """Return the error in place of a dataset's StopIteration, which would end the epoch silently."""
     error = RuntimeError(f"dataset[{key!r}] raised StopIteration")
     error.add_note(_place(k, key))
     return error
 
 
 def _noted(error: BaseException, note: str) -> Exception:
-    """Return what a user's function raised, as it travels, with a note."""
+    """Add a note to a user function's error, in the form in which it is sent."""
     found = element_error(error)
     found.add_note(note)
     return found
@@ -348,7 +348,7 @@ def _several(getitems: Any, keys: Any) -> Any:
 
 
 def _named(rule: Callable[[], Any], keys: Any) -> Any:
-    """Apply a rule; an error that knows the place of a sample gets its index, too."""
+    """Apply a rule; add keys to an error that knows the position of a sample."""
     try:
         return rule()
     except StopIteration as error:

@@ -1,4 +1,4 @@
-"""The two faces of the loader, batches of numpy arrays or of torch tensors, and the modules that their workers need."""
+"""The differences between numpy's and torch's DataLoader, and the modules that their workers import."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 
 
 class Finish(Protocol):
-    """The last step that is done to every batch before it is delivered."""
+    """The last step before a batch is delivered."""
 
     def lend(self, slot: int, nbytes: int) -> None:
-        """Take note of a slot that a batch lies in."""
+        """Register a slot that contains a batch."""
         ...
 
     def __call__(self, batch: Any) -> Any:
-        """Return the batch as it is to be delivered."""
+        """Return the batch to deliver."""
         ...
 
 
 @dataclass(frozen=True)
 class Flavour:
-    """The differences between the two.
+    """The differences between numpy's and torch's DataLoader.
 
     Parameters
     ----------
     tensors : bool
-        Whether a batch is of torch tensors.
+        True if a batch consists of torch tensors.
     collate, convert : tuple of callable
-        Functions that, given as ``collate_fn``, mean the default rules for batches, for samples.
+        Functions that, as ``collate_fn``, mean the default rules for batches, and for samples.
     to_samples : callable
-        The default rule for samples that are not put together.
+        The default rule for samples that are not batched.
     generator : callable
-        Gives the process's generator, which the base seed is drawn from.
+        Returns the process's generator, from which the base seed is drawn.
     collate_types : callable
-        Gives what the caller has added to torch's ``default_collate_fn_map``.
+        Returns what the caller has added to torch's ``default_collate_fn_map``.
     """
 
     tensors: bool
@@ -67,16 +67,16 @@ _OURS = "tundish.loader.dataloader.worker"
 
 
 def modules_to_preload(recipe: Recipe, known: Iterable[str] = ()) -> tuple[str, ...]:
-    """The installed modules that a worker will import when it is given its dataset; and our own.
+    """Return the modules that a worker will import for its dataset: installed ones, and this library's.
 
-    Looked for in what the modules of the dataset and of the functions have imported.
+    They are found in what the modules of the dataset and of the functions have imported.
 
     Parameters
     ----------
     recipe : Recipe
-        With the dataset and the functions.
+        The recipe, with the dataset and the functions.
     known : iterable of str
-        Modules whose classes and functions they are known to refer to.
+        Modules whose classes and functions are known to be needed.
     """
     roots = [recipe.dataset, recipe.collate, recipe.worker_init]
     inner = getattr(recipe.dataset, "__dict__", {})

@@ -1,4 +1,4 @@
-"""Generators that a user gives, ours or torch's, with the same draws."""
+"""Random generators given by the user, this library's or torch's, with the same draws."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BorrowedGenerator:
     Parameters
     ----------
     generator : torch.Generator
-        Of the CPU. It stays the caller's.
+        A CPU generator, which stays the caller's.
     """
 
     def __init__(self, generator: Any) -> None:
@@ -42,7 +42,7 @@ class BorrowedGenerator:
 
     @staticmethod
     def fits(generator: Any) -> bool:
-        """Return True for what looks like a torch.Generator, without importing torch."""
+        """Return True for an object like a torch.Generator, without importing torch."""
         return "torch" in sys.modules and all(
             callable(getattr(generator, name, None)) for name in ("get_state", "manual_seed")
         )
@@ -61,7 +61,7 @@ class BorrowedGenerator:
         return int(self.generator.seed())
 
     def initial_seed(self) -> int:
-        """The seed that the stream began with."""
+        """Return the seed of the stream."""
         return int(self.generator.initial_seed())
 
     def state_dict(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class BorrowedGenerator:
         return TwisterState(int(state["seed"]), WORDS + 1 - int(state["left"]), words).to_json()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state, a `TorchGenerator`'s too."""
+        """Load a state, which may be a `TorchGenerator`'s."""
         loaded = TwisterState.from_json(state)
         raw = self._state()
         raw["seed"], raw["left"], raw["seeded"] = loaded.seed, WORDS + 1 - loaded.position, 1
@@ -88,7 +88,7 @@ class BorrowedGenerator:
         return np.frombuffer(bytearray(raw.tobytes()), _LAYOUT)
 
     def int64(self) -> int:
-        """Draw a number in [0, 2**63): torch makes seeds of such."""
+        """Draw a number in [0, 2**63), as torch does for seeds."""
         torch = self._torch
         return int(torch.empty((), dtype=torch.int64).random_(generator=self.generator).item())
 
@@ -117,7 +117,7 @@ class BorrowedGenerator:
         return drawn
 
     def multinomial(self, weights: Any, num_samples: int, replacement: bool = False) -> np.ndarray:
-        """Draw indices of weights, each as likely as its weight."""
+        """Draw indices with probabilities proportional to weights."""
         torch = self._torch
         vector = torch.from_numpy(np.array(weights, np.float64))  # a copy: torch warns of read-only
         drawn: np.ndarray = torch.multinomial(
@@ -131,12 +131,12 @@ Generator: TypeAlias = TorchGenerator | BorrowedGenerator
 
 
 def is_generator(value: Any) -> bool:
-    """Return True if `as_generator` takes a value, None aside."""
+    """Return True if `as_generator` accepts a value other than None."""
     return isinstance(value, (TorchGenerator, BorrowedGenerator)) or BorrowedGenerator.fits(value)
 
 
 def as_generator(generator: Any) -> Generator:
-    """Return an object that draws from the generator that a user gave.
+    """Return an object that draws from the user's generator.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def as_generator(generator: Any) -> Generator:
     Raises
     ------
     TypeError
-        Something else.
+        It is something else.
     """
     if generator is None:
         return default_generator()

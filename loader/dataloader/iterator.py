@@ -1,4 +1,4 @@
-"""The iterators that ``iter(loader)`` gives, whoever makes the batches."""
+"""The iterators of a DataLoader."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Settings(Protocol):
-    """The settings that an iterator asks of its loader: torch's attributes, by torch's names."""
+    """The settings of a loader that its iterator needs: torch's attributes, by torch's names."""
 
     dataset: Any
     batch_size: int | None
@@ -52,7 +52,7 @@ class Settings(Protocol):
 
     @property
     def finish(self) -> Finish | None:
-        """The last step that is done to each batch before it is delivered."""
+        """The last step before each batch is delivered."""
         ...
 
     @property
@@ -73,7 +73,7 @@ def own_collate(loader: Settings) -> Any:
 
 
 def recipe_of(loader: Settings, workers: int) -> Recipe:
-    """Return the recipe that so many workers follow for a loader; 0: this process."""
+    """Return a loader's recipe for a number of workers; 0: this process."""
     flavour = loader.flavour
     return Recipe(
         dataset=loader.dataset,
@@ -97,7 +97,7 @@ class ReplicasError(IncompatibleCheckpointError, AssertionError):
 
 
 def check_replicas(progress: Progress, processes: int) -> None:
-    """Refuse a state of another number of replicas of a dataset, where each is on its own."""
+    """Raise for a state of another number of independent replicas of a dataset."""
     told = progress.replicas["made"] if progress.replicas else progress.begun
     if told and len(told) != processes:
         here = f"{processes} replica(s) of the dataset, one in each process that reads it"
@@ -110,11 +110,11 @@ class LoaderIterator:
     Parameters
     ----------
     loader : Settings
-        Whose.
+        The loader.
     progress : Progress
-        Where to begin; kept up to date, for the loader's ``state_dict``.
+        The position to start at, kept up to date for the loader's ``state_dict``.
     workers : int
-        How many make batches.
+        The number of workers.
     """
 
     _lasting = True
@@ -136,7 +136,7 @@ class LoaderIterator:
         self._open(progress)
 
     def _open(self, progress: Progress) -> None:
-        """Set up the order of an epoch: a new one, or the rest of one."""
+        """Prepare the order of an epoch: a new one, or the rest of one."""
         self._progress = progress
         self._given = 0
         self._epoch = Epoch(
@@ -198,7 +198,7 @@ class LoaderIterator:
             del raised  # else the error and this frame would keep each other
 
     def _check_process(self) -> None:
-        """Refuse to be used in a process that this was not made for."""
+        """Raise in a process other than the one it was made in."""
 
     def __len__(self) -> int:
         return len(self._index_sampler)
@@ -228,7 +228,7 @@ class LoaderIterator:
 
     @property
     def _exiting(self) -> bool:
-        """True if the interpreter's exit has ended what makes batches."""
+        """True if the interpreter's exit has ended the workers."""
         return False
 
     def _delivered(self) -> Any:
@@ -236,11 +236,11 @@ class LoaderIterator:
         raise NotImplementedError
 
     def _heal(self) -> None:
-        """Get over an interrupt: what has not been delivered is still to come."""
+        """Recover from an interrupt: what has not been delivered will be."""
         raise NotImplementedError
 
     def expect(self, length: int | None) -> None:
-        """Take note of what an iterable dataset has said its length is, in batches."""
+        """Remember the length in batches that an iterable dataset has reported."""
         self._length = length
 
     def _warn_of_length(self) -> None:
@@ -256,7 +256,7 @@ class LoaderIterator:
         warnings.warn(text, stacklevel=3)
 
     def _finished(self, batch: Any, valid: Any) -> Any:
-        """Return a batch as it is delivered."""
+        """Return a batch ready for delivery."""
         if not self._recipe.batched and self._recipe.collate is None:
             batch = self._flavour.to_samples(batch)
         if valid is not None:
@@ -266,7 +266,7 @@ class LoaderIterator:
     # -- what is told ----------------------------------------------------------------------------
 
     def _new_account(self) -> Account:
-        """The account of an epoch; told of no more when it is over, or nobody has this any more."""
+        """Return an account of an epoch; it is closed when the epoch or this object ends."""
         recipe = self._recipe
         account = Account(f"{type(recipe.dataset).__name__} -> DataLoader", recipe.workers)
         self._accounts[:] = [account]
@@ -283,15 +283,15 @@ class LoaderIterator:
 
     @property
     def copies(self) -> int:
-        """Batches that were delivered as private copies, for want of room to lease them."""
+        """Return the number of batches delivered as private copies for lack of memory to lease."""
         return 0
 
     def worker_pids(self) -> list[int]:
-        """The processes that make batches for this iterator."""
+        """Return the ids of the processes that make batches."""
         return []
 
     def close(self) -> None:
-        """End what makes batches; those you hold stay yours."""
+        """End the workers; batches you hold stay yours."""
 
 
 def _end_all(accounts: list[Account]) -> None:
@@ -300,7 +300,7 @@ def _end_all(accounts: list[Account]) -> None:
 
 
 class InProcess(LoaderIterator):
-    """Batches made in the caller's process, when they are asked for."""
+    """Batches made in the caller's process, on demand."""
 
     def _open(self, progress: Progress) -> None:
         super()._open(progress)
@@ -340,7 +340,7 @@ class InProcess(LoaderIterator):
         return self._finished(batch, None if keys is None else keys.valid)
 
     def _of_columns(self, keys: Any) -> Any:
-        """A batch that nothing is drawn for, so that generators need not be kept; None for others, and the first."""
+        """Return a batch that draws nothing, without saving the generators; None for others, and for the first."""
         if self._fetcher is None or keys is None:
             return None
         batch = self._fetcher.columns(keys.keys, None)
@@ -349,7 +349,7 @@ class InProcess(LoaderIterator):
         return batch
 
     def _privately(self, act: Callable[[], Any]) -> Any:
-        """Do what draws from the global generators without the caller seeing it."""
+        """Do something that draws from the global generators, and restore them."""
         if self._recipe.rng_compat == "torch":
             return act()
         with borrowed():
@@ -406,7 +406,7 @@ class InProcess(LoaderIterator):
         self._note_replica()
 
     def _note_replica(self) -> None:
-        """Keep what the dataset says of itself; of one without a state, how much it has given."""
+        """Keep the dataset's state; without one, how much it has given."""
         if not self._recipe.has_copies or self._fetcher is None:
             return
         self._progress.replicas = {"made": [self._made], "turn": 0, "ended": [False]}

@@ -1,4 +1,4 @@
-"""What the workers of a loader are given: the recipe once, and with each epoch what has changed in the consumer."""
+"""What a loader's workers receive: the recipe once, and each epoch the consumer's changes."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _ADVICE = "make it in worker_init_fn=, make it when it is first needed, or use n
 
 
 class Outfit:
-    """What the workers of a loader are given.
+    """What a loader's workers receive.
 
     Parameters
     ----------
     recipe : Recipe
-        What is to be done.
+        The recipe for reading the dataset.
     base_seed : int
-        The loader's, as they begin.
+        The loader's seed when they start.
 
     Attributes
     ----------
     crew : Crew
-        What a worker is.
+        The specification of workers.
     """
 
     def __init__(self, recipe: Recipe, base_seed: int) -> None:
@@ -57,22 +57,22 @@ class Outfit:
 
     @property
     def changes(self) -> Moment:
-        """What holds in the consumer, and whatever a worker that stays has been told of it."""
+        """Return the consumer's settings and globals that running workers need, including those sent before."""
         return self._moment.of(self._changed)
 
     @property
     def _moment(self) -> Moment:
-        """Settings and globals of the consumer when it last looked."""
+        """Return the consumer's settings and globals when they were last read."""
         moment: Moment = self.crew.config["moment"]
         return moment
 
     def refresh(self) -> bool:
-        """Look at what holds in the consumer now, for workers that stay and those in their places.
+        """Read the consumer's settings and globals, for running workers and their replacements.
 
         Returns
         -------
         bool
-            False where so much has changed that only new workers can be told.
+            False if so much has changed that new workers are needed.
         """
         before, policy = self._moment, self._recipe.globals
         self.crew.config["moment"] = moment_of(self.crew.met, policy)
@@ -84,14 +84,14 @@ class Outfit:
 
 
 def _met_in(recipe: Recipe) -> tuple[Met, ...]:
-    """The functions and types at the surface of what is forked, which nobody looks through."""
+    """Return the functions and types of what is forked, which is not searched further."""
     held = [recipe.dataset, recipe.collate, recipe.worker_init]
     held += getattr(recipe.dataset, "__dict__", {}).values()
     return tuple(each if isinstance(each, FunctionType) else type(each) for each in held)
 
 
 def _parts(recipe: Recipe) -> list[Part]:
-    """Take a recipe apart for `assemble`, each part with its name in errors."""
+    """Split a recipe into parts for `assemble`, each with its name for errors."""
     bare = replace(recipe, dataset=None, collate=None, worker_init=None, collate_types=[])
     return [
         ("the dataset", recipe.dataset),

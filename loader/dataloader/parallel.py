@@ -1,4 +1,4 @@
-"""Batches made by worker processes, delivered in the sampler's order."""
+"""Batches made by worker processes, in the sampler's order."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Parallel(LoaderIterator):
     Parameters
     ----------
     loader : Settings
-        Whose.
+        The loader.
     progress : Progress
-        Where to begin.
+        The position to start at.
     workers : int
-        How many.
+        The number of workers.
     """
 
     def __init__(self, loader: Settings, progress: Progress, workers: int) -> None:
@@ -68,7 +68,7 @@ class Parallel(LoaderIterator):
             self._await_workers()
 
     def _await_workers(self) -> None:
-        """Raise what ``worker_init_fn`` raised in a worker: by ``iter()``, as torchdata does."""
+        """Raise in ``iter()`` an error of ``worker_init_fn`` in a worker, as torchdata does."""
         coordinator = self._coordinator
         assert coordinator is not None
         pool = coordinator.pool
@@ -88,7 +88,7 @@ class Parallel(LoaderIterator):
 
     @property
     def _closed(self) -> bool:
-        """True if there are no workers, or not any more."""
+        """True if there are no workers."""
         return self._coordinator is None or self._coordinator.pool is None
 
     def _open(self, progress: Progress) -> None:
@@ -144,7 +144,7 @@ class Parallel(LoaderIterator):
         )
 
     def _hire(self, base_seed: int) -> None:
-        """Begin, with new workers."""
+        """Start new workers."""
         recipe = self._recipe
         self._outfit = Outfit(recipe, base_seed)
         coordinator = Coordinator(self._size, Memory(default_budget().nbytes), Deaths())
@@ -166,7 +166,7 @@ class Parallel(LoaderIterator):
     # -- asking ----------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Ask for batches, as many as may be on the way; quick ones are asked for together."""
+        """Request batches up to the permitted number; quick ones in pairs."""
         asked, quick = [], self._stage.quick
         if len(self._pending) > self._limit - (self._together if quick else 1):
             return
@@ -209,7 +209,7 @@ class Parallel(LoaderIterator):
         return wanted
 
     def _seat(self) -> int | None:
-        """Return the worker whose turn it is: of those that have room, where the order does not matter."""
+        """Return the worker for the next batch: of those with room, if the order does not matter."""
         seats = [(self._turn + k) % self._size for k in range(self._size)]
         seats = [seat for seat in seats if not self._ended[seat]]
         if not seats:
@@ -260,14 +260,14 @@ class Parallel(LoaderIterator):
         return batch
 
     def _unpacked(self, wanted: Wanted) -> tuple[Any, Any]:
-        """A batch and its replica's state; the batch is a view of its slot while there is room."""
+        """Return a batch and its replica's state; the batch is a view of its slot, memory permitting."""
         assert self._coordinator is not None
         copy = self._coordinator.runs_short(wanted)
         batch, state = unpack_batch(wanted.message, wanted.root, copy=copy)
         return batch, state
 
     def _awaited(self, coordinator: Coordinator, pool: Pool) -> Wanted | None:
-        """Return the batch whose turn it is, made; None after the last."""
+        """Wait for the next batch in order, and return it; None after the last."""
         if self._progress.ended:
             return None
         until = time.monotonic() + self._timeout if self._timeout else None
@@ -291,7 +291,7 @@ class Parallel(LoaderIterator):
                 raise
 
     def _ready(self) -> Wanted | None:
-        """A batch that may be delivered now."""
+        """Return a batch that may be delivered now."""
         pending = self._pending
         if not pending:
             self._fill()
@@ -318,7 +318,7 @@ class Parallel(LoaderIterator):
             self._note_replicas()
 
     def _note_state(self, seat: int, state: Any) -> None:
-        """Keep what a worker said of its replica; with an error it says nothing."""
+        """Keep the state of a worker's replica; an error has none."""
         if state is not None:
             self._states[seat], self._told_at[seat] = state, self._made[seat]
 
@@ -336,7 +336,7 @@ class Parallel(LoaderIterator):
 
     @property
     def lasting_seed(self) -> int | None:
-        """The base seed of workers that stay; None where others will come."""
+        """Return the base seed of persistent workers; None if new ones will start."""
         return None if self._closed or not self._lasting else self._outfit.base_seed
 
     def _finish_epoch(self) -> None:

@@ -1,10 +1,10 @@
-"""torch's ways of drawing: the two shuffles of ``range(n)``, and multinomial draws from weights.
+"""torch's drawing algorithms: the two shuffles of ``range(n)``, and multinomial draws.
 
-A Fisher-Yates shuffle is a chain: step i swaps place i with a drawn place, which the next steps may
-draw again. Within a block of steps the chain is short, so a block is done at once: its steps are
-sorted by the place they drew, each finds the step before it on the same place, and whoever depends
-on a place of the block itself follows pointers to where its value stood when the block began. Extra
-memory is a block's; the speed is that of torch's own loop.
+A Fisher-Yates shuffle is a chain: step i swaps place i with a drawn place, which later steps may
+draw again. Within a block of steps the chain is short, so a block is computed at once: its steps are
+sorted by the drawn place, each finds the previous step with the same place, and steps that depend
+on a place of the block itself follow pointers to the position of its value at the block's beginning. Extra
+memory is that of a block; the speed is that of torch's own loop.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def swapping(n: int, draw: Callable[[int], np.ndarray], block: int = _BLOCK) -> 
     Parameters
     ----------
     n : int
-        How many places.
+        The number of places.
     draw : callable
-        Gives the next k random numbers below 2**32, as uint64. Taken are n - 1 in all.
+        Returns the next k random numbers below 2**32, as uint64; n - 1 are drawn in total.
     block : int
-        How many steps are done at once; the result does not depend on it.
+        The number of steps computed at once; the result does not depend on it.
 
     Returns
     -------
@@ -74,11 +74,11 @@ def inside_out(n: int, draw: Callable[[int], np.ndarray], block: int = _BLOCK) -
     Parameters
     ----------
     n : int
-        How many places.
+        The number of places.
     draw : callable
-        Gives the next k random numbers below 2**64, as uint64. Taken are n in all.
+        Returns the next k random numbers below 2**64, as uint64; n are drawn in total.
     block : int
-        How many steps are done at once; the result does not depend on it.
+        The number of steps computed at once; the result does not depend on it.
 
     Returns
     -------
@@ -112,13 +112,13 @@ def inside_out(n: int, draw: Callable[[int], np.ndarray], block: int = _BLOCK) -
 
 
 def _by_place(drawn: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A block's steps sorted by (place drawn, step).
+    """Return a block's steps sorted by (place drawn, step).
 
     Returns
     -------
     step, place : (k,) int64 ndarray
     again : (k + 1,) bool ndarray
-        Whether the place is the one before's; False at both ends.
+        True if the place is that of the step before; False at both ends.
     """
     bits = len(steps).bit_length()
     keys = ((drawn << np.uint64(bits)) | steps).view(np.int64)
@@ -130,7 +130,7 @@ def _by_place(drawn: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _followed(parent: np.ndarray) -> np.ndarray:
-    """Each node's root, where a root is its own parent."""
+    """Return each node's root; a root is its own parent."""
     while True:
         further = parent[parent]
         if np.array_equal(further, parent):
@@ -144,21 +144,21 @@ _MOST_WEIGHTS = 2**24
 def multinomial(
     weights: np.ndarray, count: int, replacement: bool, uniform: Callable[[int], np.ndarray]
 ) -> np.ndarray:
-    """Indices of `weights`, each as likely as its weight.
+    """Draw indices with probabilities proportional to `weights`.
 
     With replacement, every draw is looked up in the cumulative weights. Without, or for one draw
-    only, every index waits an exponential time divided by its weight, and the first win.
+    only, every index waits an exponential time divided by its weight, and the first ones win.
 
     Parameters
     ----------
     weights : (n,) float64 ndarray
         Not below 0, finite, with a sum above 0.
     count : int
-        How many draws.
+        The number of draws.
     replacement : bool
-        Whether an index can come more than once.
+        True if an index may come more than once.
     uniform : callable
-        Gives the next k float64 in [0, 1): taken are `count` with replacement, else n.
+        Returns the next k float64 in [0, 1); `count` are drawn with replacement, else n.
 
     Returns
     -------
@@ -171,8 +171,8 @@ def multinomial(
 
     Notes
     -----
-    Without replacement, indices of weight 0 come last; among themselves they come by number here,
-    and in the order that a sort happens to leave in torch.
+    Without replacement, indices of weight 0 come last, ordered by number here,
+    and in torch in the order that its sort happens to leave.
     """
     _check(weights, count, replacement)
     if replacement and count > 1:

@@ -1,4 +1,4 @@
-"""Progress of a `DataLoader`, with the counts and times of its iterator."""
+"""The progress of a `DataLoader`, and its statistics."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ _KIND = "tundish.DataLoader"
 
 @dataclass
 class Progress:
-    """The place where the last delivered batch left a loader.
+    """The position of a loader after the last delivered batch.
 
     Attributes
     ----------
     epoch : int
-        How many iterations came before this one.
+        The number of iterations before this one.
     base_seed : int or None
-        What this iteration's randomness comes from; None before it has begun.
+        The seed of this iteration's randomness; None before it has begun.
     batches : int
         Batches delivered in this iteration.
     skip, samples : int
-        Batches and samples delivered since the order was last shared out among ranks.
+        Batches and samples delivered since the order was last divided among ranks.
     ahead : list of [int, int]
         Batches that were delivered before their turn: number, samples.
     ended : bool
-        Whether it has given everything.
+        True if everything has been delivered.
     record : dict
-        What makes the order of samples again.
+        What is needed to repeat the order of samples.
     mark, cursor : object
-        The state of a sampler that has one, and of the iterator that it gave.
+        The state of a sampler that has one, and of its iterator.
     over : bool or None
-        Whether the sampler has given everything.
+        True if the sampler has given everything.
     replicas : dict or None
-        Of an iterable dataset: for each worker how many batches it has given (``made``), its own
+        For an iterable dataset: for each worker the number of batches it has given (``made``), its own
         state (``states``), whether it has ended (``ended``); and whose ``turn`` it is.
     begun : list or None
-        Of a dataset with a state of its own, for each process that keeps its copy from epoch to epoch:
-        that state as this epoch began, or once it has ended, as the next one will begin.
+        For a dataset with a state of its own, for each process that keeps its copy across epochs:
+        that state at the beginning of this epoch, or after its end, of the next one.
     coming : dict or None
-        Asked between two epochs: what the next one is drawn from where no generator of the loader's
-        own says so (``base_seed``, ``record``).
+        Set between two epochs: the seeds of the next one, if no generator of the loader's
+        own determines them (``base_seed``, ``record``).
     elements : dict or None
-        Of a `Dataset`: the state of its iterator.
+        For a `Dataset`: the state of its iterator.
     """
 
     epoch: int = 0
@@ -84,7 +84,7 @@ class Progress:
     """Whether copies of the dataset are still to be put to where `begun` or `replicas` says."""
 
     def begin(self, epoch: Epoch, *, lasting: bool) -> None:
-        """Take note of the order of samples, and whether copies of the dataset outlive the epoch."""
+        """Register the order of samples, and whether copies of the dataset persist across epochs."""
         self._epoch, self._lasting = epoch, lasting
         self.record = epoch.record
         if epoch.shared_anew:
@@ -93,7 +93,7 @@ class Progress:
             self.mark = epoch.mark
 
     def end(self) -> None:
-        """Note that everything has been given; all that counts is where the next epoch begins."""
+        """Note the end: only the start of the next epoch matters from now on."""
         self.ended = True
         self.record, self.cursor, self.over = {}, None, None
         if self._epoch is not None:
@@ -107,23 +107,23 @@ class Progress:
         return self._epoch is not None and self._epoch.untouched
 
     def place(self, mark: Mark) -> None:
-        """Take note of where the sampler stands."""
+        """Set the sampler's mark."""
         self.mark, self.cursor, self.over = mark.own, mark.cursor, mark.over or None
 
     def ask(self, source: Callable[[], dict[str, Any]]) -> None:
-        """Take note of who knows the state of a `Dataset`'s iterator."""
+        """Register the source of a `Dataset`'s iterator state."""
         self._source = source
 
     def remember(self) -> None:
-        """Keep what is so `before` the batch that comes now."""
+        """Keep the present progress for `before`, just before the next batch."""
         self._before = {name: getattr(self, name) for name in _MOVING}
 
     def before(self) -> Progress:
-        """Return the progress before the last batch: for those who fetch one ahead."""
+        """Return the progress before the last batch, for callers who fetch one ahead."""
         return self if self._before is None else replace(self, **self._before)
 
     def to_state(self) -> dict[str, Any]:
-        """Return it as a state: JSON, unless a sampler's or a dataset's own is not."""
+        """Return the progress as a state: JSON, unless a sampler's or a dataset's own is not."""
         if self._epoch is not None and not self.ended:
             self._epoch.settle()
         known = (name for name in vars(self) if name in _KEPT)
@@ -135,12 +135,12 @@ class Progress:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Make the progress that a state says.
+        """Make the progress from a state.
 
         Raises
         ------
         CheckpointError
-            It is none of ours.
+            It is not a DataLoader's state.
         """
         if state.get("kind") != _KIND or state.get("version") != _VERSION:
             raise CheckpointError(
@@ -150,11 +150,11 @@ class Progress:
         return cls(**copy.deepcopy(fields), restores=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy has: all that a state has, and nothing of the iterator it is kept by."""
+        """Return a copy's state, with everything of a saved state and nothing of the iterator."""
         return vars(self.from_state(self.to_state()))
 
     def following(self) -> Progress:
-        """The beginning of the next epoch: in a loader that was not there, if this `restores`."""
+        """Return the beginning of the next epoch, for a loader restored from it if it `restores`."""
         coming = self.coming or {}
         record = dict(coming.get("record", {}))
         return Progress(
@@ -167,14 +167,14 @@ class Progress:
         )
 
     def delivered(self, number: int, samples: int) -> None:
-        """Note a batch.
+        """Count a delivered batch.
 
         Parameters
         ----------
         number : int
-            Which of the iteration.
+            The batch's number in the iteration.
         samples : int
-            How many samples.
+            The number of its samples.
         """
         self.ahead = sorted([*self.ahead, [number, samples]])
         while self.ahead and self.ahead[0][0] == self.batches:
@@ -190,7 +190,7 @@ _KEPT = {name for name in Progress.__dataclass_fields__ if name[0] != "_" and na
 
 
 def _own_states(states: list[Any] | None) -> list[Any] | None:
-    """Return what copies of a dataset say of themselves, without what was said of them; None if nothing."""
+    """Return the own states of copies of a dataset; None if there are none."""
     own = [{k: v for k, v in (each or {}).items() if k != "ended"} or None for each in states or ()]
     return own if any(own) else None
 
@@ -199,14 +199,14 @@ _STAGE = "batch"
 
 
 class Account:
-    """The time of an epoch, divided, and its batches counted.
+    """Statistics of an epoch: its time, divided, and its batches.
 
     Parameters
     ----------
     plan : str
-        What is told of: the dataset, in a word or two.
+        The dataset, in a word or two, for display.
     workers : int
-        How many make batches; 0: the caller's process.
+        The number of workers; 0: the caller's process.
     """
 
     def __init__(self, plan: str, workers: int) -> None:
@@ -220,13 +220,13 @@ class Account:
         self._cpu_entered = 0.0
 
     def enter(self) -> None:
-        """Note that the caller asks for a batch."""
+        """Note the start of a call for a batch."""
         self.ledger.enter()
         if not self._workers:
             self._cpu_entered = thread_time()
 
     def leave(self, *, failed: bool = False) -> bool:
-        """Note that the caller gets a batch, or an error in its place; return True if it is time to tell."""
+        """Note the end of a call, with a batch or an error; return True if a report is due."""
         now = perf_counter()
         took = self.ledger.leave(now)
         self._errors += failed
@@ -237,17 +237,17 @@ class Account:
         return now >= self._tell_at
 
     def tell(self, stats: Callable[[], Stats]) -> None:
-        """Tell how things stand; `stats` gives what is told."""
+        """Report the result of `stats`."""
         publish(self, self._plan, stats)
         self._tell_at = perf_counter() + EVERY_S
 
     def end(self) -> None:
-        """Note that no more will be asked for, or nobody is left to ask."""
+        """Note that no more calls will come."""
         self.ledger.end()
         withdraw(self)
 
     def stats(self) -> Stats:
-        """Return the counts and times so far."""
+        """Return the statistics so far."""
         waited_s, own_s, outside_s, wall_s = self.ledger.so_far()
         if not self._workers:  # what is made here, is not waited for elsewhere
             waited_s, own_s = waited_s + own_s, 0.0

@@ -1,4 +1,4 @@
-"""Instructions for reading a dataset, for workers and the caller, and the number of the worker that a process is."""
+"""The recipe for reading a dataset, in workers and the caller's process, and a worker's own number."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The recipe by which batches are made.
+    """How batches are made.
 
     Parameters
     ----------
     dataset : object
         Map-style (``dataset[key]``) or iterable.
     iterable : bool
-        Which.
+        True if it is iterable.
     batched : bool
-        Whether samples are put together; else each is handed on by itself.
+        True if samples are batched; False if each is delivered by itself.
     batch_size : int or None
-        For iterables.
+        For iterables: the number of samples in a batch.
     drop_last : bool
-        For iterables: whether a worker's short last batch is left out.
+        For iterables: True to drop a worker's short last batch.
     collate : callable or None
-        Puts samples together; None for torch's default rules.
+        Collates samples; None for torch's default rules.
     tensors : bool
-        Whether arrays are to arrive as torch tensors.
+        True if arrays are to arrive as torch tensors.
     worker_init : callable or None
-        Called with the worker's id.
+        Called in each worker with its id.
     workers : int
-        How many; 0 for the caller's process.
+        The number of workers; 0 for the caller's process.
     rng_compat : {"batch", "torch"}
         How global generators are seeded.
     globals : {"ship", "error", "ignore"}
-        What is done about globals that were changed at run time.
+        What to do about globals that were changed at run time.
     collate_types : list of (type or tuple of types, callable)
         What the caller has added to torch's ``default_collate_fn_map``.
     start : str or None
-        How workers begin; None for the usual way.
+        How workers start; None for the default.
     """
 
     dataset: Any
@@ -64,17 +64,17 @@ class Recipe:
 
     @property
     def stateful(self) -> bool:
-        """True if the dataset has a state of its own, which each copy of it has for itself."""
+        """True if the dataset has a state of its own, separate in each copy."""
         return is_stateful(self.dataset)
 
     @property
     def in_turn(self) -> bool:
-        """True if batches are dealt to workers in turn, as in torch: which one makes a batch matters."""
+        """True if batches are dealt to workers in turn, as in torch, so that it matters which one makes a batch."""
         return self.rng_compat == "torch" or self.has_copies
 
     @property
     def makes_again(self) -> bool:
-        """True if a batch of a dead worker can be made by another."""
+        """True if another worker can make the batch of a dead one."""
         return self.rng_compat != "torch" and (self.iterable or not self.stateful)
 
     @property
@@ -84,7 +84,7 @@ class Recipe:
 
 
 def is_stateful(thing: Any) -> bool:
-    """Return True if a dataset, a sampler or an iterator says where it is, and can be put there."""
+    """Return True if a dataset, a sampler or an iterator has a state and can load one."""
     names = ("state_dict", "load_state_dict")
     return all(callable(getattr(thing, name, None)) for name in names)
 
@@ -99,9 +99,9 @@ def takes_rng(dataset: Any) -> bool:
 
 
 def sample_getter(dataset: Any) -> Callable[[Any, np.random.Generator], Any] | None:
-    """Return a function that gets a sample with a generator of its own; None where the dataset takes none.
+    """Return a function that gets a sample with a generator of its own; None if the dataset takes none.
 
-    Torch's `Subset` and `ConcatDataset` pass no `rng` on: it goes round them, to the dataset within.
+    Torch's `Subset` and `ConcatDataset` do not pass `rng` on; the function reads the dataset inside them.
     """
     if takes_rng(dataset):
         return lambda key, rng: dataset.__getitem__(key, rng=rng)
@@ -127,20 +127,20 @@ def _of_parts(parts: list[tuple[Any, Any]], ends: list[int], key: int, rng: Any)
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """The number of the worker that a process is, and what torch tells of it.
+    """The number of this process's worker, and other information that torch provides.
 
     Attributes
     ----------
     id : int
-        From 0 to ``num_workers - 1``; a worker that died hands it on to the one in its place.
+        From 0 to ``num_workers - 1``; the replacement of a worker that died keeps it.
     num_workers : int
-        How many there are.
+        The number of workers.
     seed : int
         The loader's base seed plus `id`.
     dataset : object
         This process's copy.
-    rng, worker_method
-        For torch's sake: None, and "multiprocessing".
+    rng, worker_method : None, str
+        For compatibility with torch: None, and "multiprocessing".
     """
 
     id: int
@@ -175,13 +175,13 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 def install(info: WorkerInfo) -> None:
-    """Make this process known as a worker, to torch too if it is there."""
+    """Register this process as a worker, with torch too if it is loaded."""
     _current[:] = [info]
     tell_torch()
 
 
 def tell_torch() -> None:
-    """Let torch know what `get_worker_info` says, as soon as it has been imported."""
+    """Make torch return the same worker info, as soon as it has been imported."""
     worker: Any = sys.modules.get("torch.utils.data._utils.worker")
     if worker is None or not _current or getattr(worker, "_worker_info", None) is not None:
         return

@@ -1,7 +1,7 @@
-"""torch's samplers, which say in what order samples come.
+"""torch's samplers, which determine the order of samples.
 
-Each gives what torch's gives for the same generator, draw for draw, and leaves it at the same
-place. Orders are kept as int64 arrays, 8 bytes a sample; Python ints are made a block at a time.
+Each gives what torch's gives for the same generator, draw for draw, and leaves the generator at the same
+position. Orders are kept as int64 arrays, 8 bytes a sample; Python ints are made a block at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DRAWN_TOGETHER = 32  # with replacement; torch's number, which shows in a share
 
 
 def as_ints(indices: np.ndarray) -> Iterator[int]:
-    """The numbers of an array as Python ints, few of which exist at a time.
+    """Yield the numbers of an array as Python ints, of which few exist at a time.
 
     Examples
     --------
@@ -85,17 +85,17 @@ class RandomSampler(Sampler[int]):
     data_source : Sized
         Only its length is used, anew in each epoch.
     replacement : bool
-        Whether each index is drawn from all; else permutations follow each other.
+        True if each index is drawn from all; False for consecutive permutations.
     num_samples : int, optional
-        How many; by default as many as there are.
+        The number of indices; by default the length of the data.
     generator : TorchGenerator or torch.Generator, optional
-        Drawn from, and so advanced. By default each epoch has its own, seeded with one number of
+        The generator to draw from, which advances. By default each epoch has its own, seeded with one number of
         `default_generator`.
 
     Notes
     -----
     Without replacement torch ends an epoch with a permutation of which it takes the remainder,
-    even where that is nothing, and so does this: a generator stands at the same place afterwards.
+    even if that is empty, and so does this: a generator is at the same position afterwards.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """The number of samples of an epoch: as given, or the length that the data has now."""
+        """The number of samples of an epoch: as given, or the data's present length."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -153,9 +153,9 @@ class SubsetRandomSampler(Sampler[int]):
     Parameters
     ----------
     indices : Sequence
-        What is shuffled; its items are given as they are.
+        The indices to shuffle; items are given as they are.
     generator : TorchGenerator or torch.Generator, optional
-        Drawn from, and so advanced; by default `default_generator`.
+        The generator to draw from, which advances; by default `default_generator`.
 
     Examples
     --------
@@ -177,18 +177,18 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Indices at random, each as likely as its weight.
+    """Indices at random, with probabilities proportional to weights.
 
     Parameters
     ----------
     weights : Sequence of float
-        One an index; their sum need not be 1.
+        A weight for each index; their sum need not be 1.
     num_samples : int
-        How many an epoch has.
+        The number of indices in an epoch.
     replacement : bool
-        Whether an index can come more than once.
+        True if an index may come more than once.
     generator : TorchGenerator or torch.Generator, optional
-        Drawn from, and so advanced; by default `default_generator`.
+        The generator to draw from, which advances; by default `default_generator`.
 
     Attributes
     ----------
@@ -232,16 +232,16 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """Lists of what another sampler gives.
+    """Lists of another sampler's items.
 
     Parameters
     ----------
     sampler : Iterable
         Any iterable; `len` of this needs its `len`.
     batch_size : int
-        How many a list has.
+        The number of items in a list.
     drop_last : bool
-        Whether a last, shorter list is left out.
+        True to leave out a last, shorter list.
 
     Examples
     --------
@@ -272,7 +272,7 @@ class BatchSampler(Sampler[list[int]]):
 
 
 def grouped(items: Any, size: int, *, drop_last: bool) -> Iterator[list[Any]]:
-    """Lists of so many items of an iterable.
+    """Yield lists of `size` items of an iterable.
 
     Examples
     --------
@@ -295,7 +295,7 @@ def _not_positive(name: str, value: Any) -> str:
 
 
 def _float64(values: Any) -> np.ndarray:
-    """An array, of a tensor too that lives elsewhere or has a gradient."""
+    """Return an array, also from a tensor on another device or with a gradient."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
     return np.asarray(values, np.float64)

@@ -1,8 +1,8 @@
-"""Seeds: of the global generators in workers, and of the next epoch.
+"""Seeding of workers' global generators, and seeds of the next epoch.
 
-By default every batch begins with generators that are a function of (base seed, epoch, place of
-its first sample in the epoch): whichever worker takes it, it draws the same. ``rng_compat="torch"`` seeds each worker
-once, as torch does, and a run depends on which worker took which batch.
+By default every batch begins with generators that are a function of (base seed, epoch, position of
+its first sample in the epoch), so it draws the same in any worker. ``rng_compat="torch"`` seeds each worker
+once, as torch does, and a run depends on which worker made which batch.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def seed_worker(base_seed: int, worker: int) -> None:
     Parameters
     ----------
     base_seed : int
-        The loader's.
+        The loader's base seed.
     worker : int
-        Its id.
+        The worker's id.
 
     Notes
     -----
@@ -64,8 +64,8 @@ def seed_batch(base_seed: int, epoch: int, position: int) -> None:
     Parameters
     ----------
     base_seed, epoch, position : int
-        The loader's seed, how many iterations came before this one, and where the batch's first
-        sample stands in it, over all ranks.
+        The loader's seed, the number of earlier iterations, and the position of the batch's first
+        sample in the epoch, over all ranks.
     """
     digest = hashlib.blake2b(_KEY.pack(base_seed, epoch, position), digest_size=20).digest()
     first, second, third = _WORDS.unpack(digest)
@@ -85,7 +85,7 @@ def _seed_torch(seed: int) -> None:
 
 
 def seed_torch_on_arrival() -> Callable[[], None]:
-    """Seed torch when a sample imports it in the middle of a batch; return what ends the wait for it."""
+    """Seed torch when a sample imports it during a batch; return a function that cancels this."""
     if "torch" in sys.modules:
         return _do_nothing
     when_imported("torch", _torch_has_come)
@@ -98,7 +98,7 @@ def _torch_has_come() -> None:
 
 @contextlib.contextmanager
 def borrowed() -> Iterator[None]:
-    """Give the caller's generators back as they were: for batches made in the caller's process."""
+    """Restore the caller's generators after the block: for batches made in the caller's process."""
     torch: Any = sys.modules.get("torch")
     ours, numpys = random.getstate(), np.random.get_state(legacy=True)  # noqa: NPY002
     torchs = torch.default_generator.get_state() if torch is not None else None
@@ -114,7 +114,7 @@ def borrowed() -> Iterator[None]:
 
 
 def _do_nothing() -> None:
-    """Nothing is waited for."""
+    """Cancel nothing."""
 
 
 def foreseen(sampler: Any, generator: Any, default: Any, base_seed: int | None) -> dict[str, Any]:
@@ -123,16 +123,16 @@ def foreseen(sampler: Any, generator: Any, default: Any, base_seed: int | None) 
     Parameters
     ----------
     sampler : iterable
-        Of the epoch.
+        The epoch's sampler.
     generator, default : object
-        The loader's, or None; and the process's, which the base seed is drawn from then.
+        The loader's generator, or None; and the process's, from which the base seed is then drawn.
     base_seed : int or None
-        Where it is known already.
+        The base seed, if it is already known.
 
     Returns
     -------
     dict
-        ``base_seed`` and ``record``, without what generators of the loader's own say.
+        ``base_seed`` and ``record``, without what generators of the loader's own determine.
     """
     found: dict[str, Any] = {"record": {}}
     copies: dict[int, TorchGenerator] = {}
@@ -155,6 +155,6 @@ def foreseen(sampler: Any, generator: Any, default: Any, base_seed: int | None) 
 
 
 def generators_of(sampler: Any, generator: Any) -> dict[str, Any]:
-    """The record of an epoch that is yet to come: where generators of the loader's own stand."""
+    """Return the record of a future epoch: the positions of the loader's own generators."""
     found = distinct(generator, *generators_in(chain_of(sampler)))
     return {"generators": [as_generator(g).state_dict() for g in found]} if found else {}

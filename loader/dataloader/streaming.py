@@ -1,15 +1,15 @@
-"""A batch made of samples that come one at a time, each written into its row at once.
+"""Collating of samples that arrive one by one, each written into its row at once.
 
-Keeping the samples of a batch and stacking them in the end touches all their memory twice, and
-fresh pages for each. Here an array goes to its place while it is in the processor's cache, and
-the block it came in is free for the next sample.
+Keeping the samples of a batch and stacking them at the end touches all their memory twice, and
+fresh pages for each. Here an array is copied to its row while it is in the processor's cache, and
+its own memory is free for the next sample.
 
-The first sample makes the plan (`writers.py`). When a later one does not fit, the earlier ones
-are made again out of their rows, and the ordinary collate has the word.
+The first sample determines the plan (`writers.py`). If a later one does not fit, the earlier ones
+are rebuilt from their rows, and the ordinary collate function is called.
 
-An object's ``__iter__`` may begin anew each time that it is called, and an iterator may begin anew
-once it has ended, have no ``__iter__``, or go on after an error. So `begun` calls ``iter()`` once,
-and nothing calls it again of what that gave: `pulled` only calls ``next()``, until the first
+An object's ``__iter__`` may restart it each time that it is called, and an iterator may restart
+after its end, have no ``__iter__``, or continue after an error. So `begun` calls ``iter()`` once,
+and nothing calls it again on the result: `pulled` only calls ``next()``, until the first
 `StopIteration`.
 """
 
@@ -31,30 +31,30 @@ __all__ = ["General", "StreamedCollate", "begun", "pulled", "raising"]
 
 
 class StreamedCollate:
-    """One batch in the making; samples need not be kept.
+    """A batch that is being collated, without keeping its samples.
 
     Parameters
     ----------
     size : int
         The number of samples.
     allocate : callable
-        ``allocate(shape, dtype)`` gives writable memory for a column of arrays; `shape` begins
-        with `size`. It is called when the first sample is seen, and what it raises passes through:
+        ``allocate(shape, dtype)`` returns writable memory for a column of arrays; `shape` begins
+        with `size`. It is called when the first sample is seen, and its errors propagate:
         then the batch is begun again, with a new object.
     leaf : callable
-        ``leaf(array, torch_dtype)`` is what stands in the batch for an array that torch makes a
+        ``leaf(array, torch_dtype)`` returns what the batch contains for an array that torch makes a
         tensor. For bfloat16 `torch_dtype` is ``"bfloat16"``, and the array int16 with the same
         bits.
     general : callable
-        The ordinary collate, of the same leaves: it takes what does not fit.
+        The ordinary collate function with the same leaves, for batches that do not fit the plan.
     torch_rules : bool, default True
-        Whether arrays that cannot be tensors (with negative strides) are left to `general`. A
-        numpy loader takes them.
+        True if arrays that cannot be tensors (with negative strides) are left to `general`. A
+        numpy loader accepts them.
 
     Notes
     -----
-    The result is what ``general([all samples])`` gives, or raises. No sample is changed, nor kept
-    for longer than it is needed; not even the storage of a tensor is marked, as by ``numpy()``.
+    The result is that of ``general([all samples])``, or its error. No sample is changed, or kept
+    longer than necessary; not even the storage of a tensor is marked, as by ``numpy()``.
 
     Examples
     --------
@@ -86,12 +86,12 @@ class StreamedCollate:
         self._samples: list[Any] = []  # used when streaming was given up
 
     def add(self, sample: Any) -> None:
-        """Take the next sample.
+        """Append the next sample.
 
         Raises
         ------
         Exception
-            What `allocate` raises.
+            The error of `allocate`.
         """
         row, size = self._count, self._making.size
         if row == 0 < size:
@@ -105,18 +105,18 @@ class StreamedCollate:
         self._count = row + 1
 
     def _make_samples(self) -> None:
-        """Make the earlier samples again, and write no more: from now on they are kept."""
+        """Rebuild the earlier samples and stop writing rows: samples are kept from now on."""
         assert self._plan is not None
         self._samples = [self._plan.value(row) for row in range(self._count)]
         self._plan = self._write = None  # the columns' memory is no longer held
 
     def result(self) -> Any:
-        """The batch; to be asked for once.
+        """Return the batch; call it once.
 
         Raises
         ------
         Exception
-            What `general` raises for these samples.
+            The error of `general` for these samples.
         """
         if self._plan is not None:
             if self._count == self._making.size:
@@ -136,7 +136,7 @@ _STEADY = {GeneratorType, type(iter(())), type(iter([])), type(iter(range(0)))}
 
 
 def begun(iterable: Any) -> Any:
-    """Call ``iter()``, the one time in a pass.
+    """Call ``iter()``, once in a pass.
 
     Raises
     ------
@@ -150,9 +150,9 @@ def begun(iterable: Any) -> Any:
 
 
 def pulled(iterator: Any) -> Iterator[Any]:
-    """Call ``next()`` until the first StopIteration; an error is raised, and what follows it comes.
+    """Yield items by ``next()`` until the first StopIteration; items after an error follow it.
 
-    All of it is C: `chain` forgets what has ended, and keeps what has raised.
+    It is implemented in C: `chain` drops what has ended, and keeps what has raised.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def pulled(iterator: Any) -> Iterator[Any]:
 
 
 def raising(error: BaseException) -> Iterator[Any]:
-    """Give an error in place of one item.
+    """Return an iterator that raises an error in place of one item.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Batches of rows that are taken out of a dataset's columns: no sample is made.
+"""Batches taken directly from a dataset's columns, without making samples.
 
-It is the batch that samples would make, by the default rules, if the dataset is one whose columns are known. A
-`collate_fn`, added rules and keys that are no plain integers get samples.
+They equal the batches of samples by the default rules, if the dataset's columns are known. With a
+`collate_fn`, added rules or keys that are not plain integers, samples are made.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Tabular:
     Parameters
     ----------
     recipe : Recipe
-        The loader's.
+        The loader's recipe.
     rule : callable
-        Gives the default rule for a list of values, when it is needed.
+        Returns the default rule for a list of values, when it is needed.
     """
 
     def __init__(self, recipe: Recipe, rule: Callable[[Recipe], Callable[[Any], Any]]) -> None:
@@ -46,19 +46,19 @@ class Tabular:
         self._applies = plain and has_columns(dataset) and sample_getter(dataset) is None
 
     def batch(self, keys: Any, allocate: Allocate | None) -> Any:
-        """The batch of some keys.
+        """Return the batch of keys.
 
         Parameters
         ----------
         keys : object
-            A list, if it is to be used.
+            The keys, used if they are a list.
         allocate : callable or None
-            Gives memory for columns, in a worker.
+            Allocates columns, in a worker.
 
         Returns
         -------
         nest or None
-            None where samples have to be made: to find the error, too.
+            None if samples have to be made, also to find an error.
         """
         if not self._applies or not _are_torchs_rules():
             return None
@@ -72,7 +72,7 @@ class Tabular:
             return None
 
     def _batch(self, columns: Any, allocate: Allocate | None) -> Any:
-        """Columns as the default rules leave them: a tuple becomes a list."""
+        """Return columns as the default rules leave them: a tuple becomes a list."""
         if isinstance(columns, tuple):
             return [self._batch(each, allocate) for each in columns]
         if isinstance(columns, dict):
@@ -97,7 +97,7 @@ def _places(keys: Any) -> np.ndarray | None:
 
 
 def _are_torchs_rules() -> bool:
-    """Return True if torch's table of rules is as torch made it, but for a worker's own memory."""
+    """Return True if torch's table of rules is unmodified, except for the entry of a worker's memory."""
     collate: Any = sys.modules.get(_RULES[0])
     table = {} if collate is None else collate.default_collate_fn_map
     return all(getattr(rule, "__module__", None) in _RULES for rule in table.values())

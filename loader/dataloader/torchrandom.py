@@ -1,8 +1,8 @@
 """torch's random generator of the CPU, draw for draw, on numpy alone.
 
-torch draws from a Mersenne Twister seeded with the low 32 bits of the seed, as numpy's legacy
-generator does; what differs is how draws become numbers, and that is what is here. Normal numbers,
-whose two halves torch's generator remembers, are not.
+torch draws from a Mersenne Twister seeded with the low 32 bits of the seed, like numpy's legacy
+generator; they differ in how draws become numbers, which is implemented here. Normal numbers,
+of which torch's generator caches a second half, are not.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _LARGE_RANGE = 2**28  # from here on an integer takes two draws
 class TorchGenerator:
     """The generator that ``torch.Generator()`` makes, without torch.
 
-    Every method gives what torch gives at the same place of the same seed's stream, and leaves the
-    stream at the same place.
+    Every method returns what torch's returns at the same position of the same seed's stream, and leaves the
+    stream at the same position.
 
     Parameters
     ----------
     seed : int
-        As for `manual_seed`. By default that of a ``torch.Generator()``.
+        As for `manual_seed`. By default that of ``torch.Generator()``.
 
     Examples
     --------
@@ -99,11 +99,11 @@ class TorchGenerator:
         return self._seed
 
     def initial_seed(self) -> int:
-        """The seed that the stream began with."""
+        """Return the seed of the stream."""
         return self._seed
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the stream stands.
+        """Return the position of the stream.
 
         Returns
         -------
@@ -114,7 +114,7 @@ class TorchGenerator:
         return TwisterState(self._seed, int(state["pos"]), np.asarray(state["key"])).to_json()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state.
+        """Load a state.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class TorchGenerator:
         Raises
         ------
         CheckpointError
-            It is no such state.
+            It is not such a state.
         """
         loaded = TwisterState.from_json(state)
         self._seed = loaded.seed
@@ -134,12 +134,12 @@ class TorchGenerator:
         }
 
     def random_raw32(self, size: int) -> np.ndarray:
-        """The next draws of the Twister itself.
+        """Draw from the Twister itself.
 
         Parameters
         ----------
         size : int
-            How many.
+            The number of draws.
 
         Returns
         -------
@@ -150,22 +150,22 @@ class TorchGenerator:
         return raw
 
     def _raw64(self, size: int) -> np.ndarray:
-        """Two draws each, the high half first."""
+        """Draw 64-bit numbers, of two draws each, the high half first."""
         raw = self.random_raw32(2 * size)
         pairs: np.ndarray = (raw[0::2] << np.uint64(32)) | raw[1::2]
         return pairs
 
     def int64(self) -> int:
-        """A number in [0, 2**63): ``torch.empty((), dtype=torch.int64).random_().item()``."""
+        """Draw a number in [0, 2**63): ``torch.empty((), dtype=torch.int64).random_().item()``."""
         return int(self._raw64(1)[0]) % 2**63
 
     def randperm(self, n: int) -> np.ndarray:
-        """A random order of ``range(n)``: ``torch.randperm(n)``.
+        """Draw a random order of ``range(n)``: ``torch.randperm(n)``.
 
         Parameters
         ----------
         n : int
-            From 214,748,364 on torch shuffles in another way, with twice the draws; so does this.
+            From 214,748,364 on torch uses another shuffle, with twice the draws; so does this.
 
         Returns
         -------
@@ -176,12 +176,12 @@ class TorchGenerator:
         return swapping(n, self.random_raw32) if n < HUGE else inside_out(n, self._raw64)
 
     def randint(self, high: int, size: int) -> np.ndarray:
-        """Integers in [0, high): ``torch.randint(high, (size,))``.
+        """Draw integers in [0, high): ``torch.randint(high, (size,))``.
 
         Parameters
         ----------
         high, size : int
-            As torch takes them.
+            As in torch.
 
         Returns
         -------
@@ -193,12 +193,12 @@ class TorchGenerator:
         return (draws % np.uint64(high)).astype(np.int64)
 
     def uniform64(self, size: int) -> np.ndarray:
-        """Numbers in [0, 1): ``torch.rand(size, dtype=torch.float64)``.
+        """Draw numbers in [0, 1): ``torch.rand(size, dtype=torch.float64)``.
 
         Parameters
         ----------
         size : int
-            How many.
+            The number of draws.
 
         Returns
         -------
@@ -207,16 +207,16 @@ class TorchGenerator:
         return (self._raw64(size) & np.uint64(2**53 - 1)).astype(np.float64) * 2.0**-53
 
     def multinomial(self, weights: Any, num_samples: int, replacement: bool = False) -> np.ndarray:
-        """Indices of weights: ``torch.multinomial`` of a float64 vector.
+        """Draw indices by weights: ``torch.multinomial`` of a float64 vector.
 
         Parameters
         ----------
         weights : (n,) array_like
             Not below 0, finite, with a sum above 0.
         num_samples : int
-            How many draws.
+            The number of draws.
         replacement : bool
-            Whether an index can come more than once.
+            True if an index may come more than once.
 
         Returns
         -------
@@ -224,9 +224,9 @@ class TorchGenerator:
 
         Notes
         -----
-        It is torch's from the release on that no longer lets Intel's library draw exponential
-        numbers (2.13 does not). When more indices are drawn without replacement than have a weight
-        above 0, the order of the remaining ones is ours: by number.
+        It is that of torch releases that no longer let Intel's library draw exponential
+        numbers (2.13 still does). If more indices are drawn without replacement than have a weight
+        above 0, the remaining ones are ordered by number.
         """
         return multinomial(
             np.asarray(weights, np.float64), num_samples, replacement, self.uniform64
@@ -235,16 +235,16 @@ class TorchGenerator:
 
 @dataclass(frozen=True, eq=False)
 class TwisterState:
-    """The place where a Mersenne Twister stands.
+    """The state of a Mersenne Twister.
 
     Parameters
     ----------
     seed : int
-        What it began with.
+        The seed it began with.
     position : int
-        How many of the words have been drawn; 624 asks for new ones.
+        The number of its words that have been drawn; 624 makes new ones.
     words : (624,) uint32 ndarray
-        Its memory.
+        The words.
     """
 
     seed: int
@@ -252,7 +252,7 @@ class TwisterState:
     words: np.ndarray
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON of about 3.4 KB: the words are random, and nothing compresses them."""
+        """Return the state as JSON of about 3.4 KB, which cannot be compressed since the words are random."""
         return {
             "kind": _KIND,
             "seed": self.seed,
@@ -262,7 +262,7 @@ class TwisterState:
 
     @classmethod
     def from_json(cls, state: Any) -> TwisterState:
-        """Read what `to_json` gave.
+        """Parse the result of `to_json`.
 
         Raises
         ------
@@ -282,10 +282,10 @@ class TwisterState:
 
 
 def default_generator() -> TorchGenerator:
-    """The generator of those who were given none, in the place of torch's global one.
+    """Return the generator that is used where none is given, in place of torch's global one.
 
-    It follows `tundish.set_seed`: after ``tundish.set_seed(S)`` its stream is the one that torch's
-    has after ``torch.manual_seed(S)``; without a seed it begins where the system says (torch's, at
+    It follows `tundish.set_seed`: after ``tundish.set_seed(S)`` its stream is that of torch's
+    after ``torch.manual_seed(S)``; without a seed it starts from the system's entropy (torch's, from
     a constant). No random state of Python, numpy or torch is touched.
 
     Returns
@@ -306,7 +306,7 @@ def default_generator() -> TorchGenerator:
 
 @dataclass
 class _Default:
-    """The process's generator, and up to which call of `set_seed` it has followed."""
+    """The process's generator, and the last call of `set_seed` that it follows."""
 
     generator: TorchGenerator | None = None
     followed: int = -1

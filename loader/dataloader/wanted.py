@@ -1,7 +1,7 @@
-"""Batches that workers are asked for: each is a block of its own and one task, which is never cut.
+"""Requested batches: each is a block of its own with a single task, which is never cut.
 
-A worker that dies takes nothing along but time: its batches are made again elsewhere. The one it was at
-is made again with the worker saying which sample it begins, so that a sample that kills is named.
+A worker that dies costs nothing but time: its batches are made again elsewhere. For the batch that it was making,
+the worker then reports each sample that it begins, so that a sample that kills is named.
 """
 
 from __future__ import annotations
@@ -50,37 +50,37 @@ _INTEGERS = {int}
 
 @dataclass(eq=False)
 class Wanted:
-    """A batch that workers were asked for, and what came of it.
+    """A batch that was requested from workers, and its result.
 
     Parameters
     ----------
     batch : int
-        Which batch of the epoch.
+        The number of the batch in the epoch.
     keys : object
-        Of its samples; None for an iterable dataset.
+        The keys of its samples; None for an iterable dataset.
     position : int
-        Where its first sample stands in the epoch; for an iterable, which batch of its replica.
+        The position of its first sample in the epoch; for an iterable, the batch's number in its replica.
     seat : int or None
         The only worker that may make it.
     samples : int
-        How many keys.
+        The number of keys.
     mark : Mark or None
-        Where the sampler stood after it.
+        The sampler's mark after it.
     valid : numpy.ndarray or None
-        Which of its samples are no padding, where the sampler says so.
+        Which of its samples are not padding, if the sampler tells.
 
     Attributes
     ----------
     message : bytes
-        Of `write_batch`.
+        The result of `write_batch`.
     root : numpy.ndarray or None
-        The slot, leased.
+        The leased slot.
     error : BaseException or None
-        Instead of a batch.
+        The error in place of a batch.
     ended : bool
-        Instead of a batch: the worker's replica has no more; the message has its state only.
+        True if the worker's replica has ended, so that the message only has its state.
     left : int
-        1 as long as it is not made.
+        1 until it has been made.
     """
 
     batch: int
@@ -109,7 +109,7 @@ class Wanted:
     reserved: int = field(init=False, default=0)
 
     def evict(self) -> bool:
-        """Move the batch to private memory, so that the slot comes back."""
+        """Move the batch to private memory, to free its slot."""
         if self.root is None or self.slot is None:
             return False
         self.root = self.root.copy()
@@ -117,18 +117,18 @@ class Wanted:
 
 
 class BatchStage(Stage):
-    """The stage of an epoch's batches; the same for all epochs of the same workers.
+    """The stage of an epoch's batches, kept for all epochs of the same workers.
 
     Parameters
     ----------
     owner : Coordinator
-        Who hands them out.
+        The coordinator, which hands them out.
     tasks : BatchTasks
-        What is done with them.
+        How its blocks are computed.
     meter : StageMeter
-        Where they are counted as they are made.
+        Counts the batches as they are made.
     window : int
-        How many there may be.
+        The number of batches that may be in flight or ready.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class BatchStage(Stage):
         self._owner, self.window = owner, window
 
     def begin(self, epoch: dict[str, Any], meter: StageMeter) -> None:
-        """Begin an epoch; what is still asked for of the last one is forgotten."""
+        """Begin an epoch, dropping the last one's requests."""
         self._owner.forget(self)
         self.number, self.meter = self._owner.define(0, epoch, meter.name), meter
         self._owner.stages.append(self)
@@ -149,7 +149,7 @@ class BatchStage(Stage):
         return self.pace.row_s is not None and self.pace.row_s < _QUICK_S
 
     def ask(self, batches: list[Wanted], *, by_two: bool = False) -> None:
-        """Ask for batches; `by_two`: by one message to one worker for two, instead of two to two."""
+        """Request batches; with `by_two`, two in one message to one worker."""
         owner, jobs = self._owner, []
         for wanted in batches:
             wanted.stage, wanted.number = self, owner.next_block()
@@ -168,9 +168,9 @@ class BatchTasks(Tasks):
     Parameters
     ----------
     recipe : Recipe
-        What is to be done.
+        The recipe for reading the dataset.
     finish : Finish or None
-        Told of slots before they are leased.
+        Registers slots before they are leased.
     """
 
     block = "a batch"
@@ -231,7 +231,7 @@ class BatchTasks(Tasks):
         return error(_named(job.block, job.progress))
 
     def ended(self, how: Exit) -> str:
-        """Say how a worker ended, in words that logs of torch are searched for."""
+        """Describe how a worker ended, in the words of torch's logs."""
         if how.code < 0:
             return f"DataLoader worker (pid {how.pid}) is killed by signal: {how.how}"
         return f"DataLoader worker (pid(s) {how.pid}) exited unexpectedly: {how.how}"

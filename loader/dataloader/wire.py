@@ -1,7 +1,7 @@
-"""A finished batch between worker and consumer: pickle protocol 5, its arrays in the slot.
+"""Wire format of a finished batch: pickle protocol 5, with its arrays in the slot.
 
-What a worker makes may be any Python object. The pickle travels in the message; the memory of
-arrays and tensors is in the slot, where `StreamedCollate` has put it row by row, or is copied
+A worker may make any Python object. The pickle is sent in the message; the memory of
+arrays and tensors is in the slot, where `StreamedCollate` has written it row by row, or is copied
 there once. The consumer's arrays and tensors are views of the slot.
 """
 
@@ -34,14 +34,14 @@ _PRIVATE = 65536
 
 
 class TensorLeaf:
-    """An array that is a tensor where torch is.
+    """An array that becomes a tensor in torch.
 
     Parameters
     ----------
     array : numpy.ndarray
-        Its memory.
+        The tensor's memory.
     dtype : str or None
-        The name of torch's dtype where numpy has none like it.
+        The name of torch's dtype, if numpy has no such dtype.
     """
 
     __slots__ = ("array", "dtype")
@@ -54,16 +54,16 @@ class TensorLeaf:
 
 
 class SlotMemory:
-    """A slot to make a batch in, from its beginning to its end.
+    """A slot in which one batch is made.
 
     Parameters
     ----------
     arena : Arena or None
-        None where there is no shared memory.
+        None without shared memory.
     slot : int
-        Which slot.
+        The slot's number.
     have, may : int
-        Bytes that it has, and that it may have before the coordinator is asked.
+        The slot's size in bytes, and the size that it may reach before the coordinator is asked.
     """
 
     def __init__(self, arena: Arena | None, slot: int, have: int, may: int) -> None:
@@ -74,7 +74,7 @@ class SlotMemory:
             self.address = arena.root(slot, 1).__array_interface__["data"][0]
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-        """An array in the slot; a private one if it is small, or if there is no room."""
+        """Return an array in the slot; a private one if it is small, or if there is no room."""
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if self._arena is None or nbytes <= _INLINE:
             return np.empty(shape, dtype)
@@ -85,12 +85,12 @@ class SlotMemory:
         return self.view(start, nbytes).view(dtype).reshape(shape)
 
     def take(self, nbytes: int) -> int:
-        """Return where the next so many bytes are; they have pages.
+        """Allocate the next bytes of the slot; return their offset.
 
         Raises
         ------
         NeedsMore
-            The slot may not have them.
+            The slot may not have that many.
         """
         start = -(-self.used // _ALIGN) * _ALIGN
         end = start + nbytes
@@ -104,7 +104,7 @@ class SlotMemory:
         return start
 
     def view(self, start: int, nbytes: int) -> np.ndarray:
-        """A range of the slot."""
+        """Return a range of the slot."""
         assert self._arena is not None
         return np.frombuffer(
             self._arena.map, np.uint8, nbytes, self._slot * self._arena.stride + start
@@ -119,9 +119,9 @@ class Packed:
     main : bytes
         The pickle.
     raws : list of memoryview
-        The memory, in the order in which the pickle asks for it.
+        The memory, in the order in which the pickle refers to it.
     last : bool
-        Whether there is no batch, and will be none: only a state.
+        True if there is no batch and will be none, only a state.
     """
 
     __slots__ = ("last", "main", "raws")
@@ -136,8 +136,8 @@ def pack_batch(batch: Any, state: Any = None) -> Packed:
     Raises
     ------
     TypeError
-        Something in it cannot be pickled: what, and where. It has a ``position`` where a batch is a
-        list, and one of its elements is to blame.
+        Something in it cannot be pickled: what, and where. It has a ``position`` if a batch is a
+        list, for the element concerned.
     """
     value = (batch, state)
     raws: list[memoryview] = []
@@ -205,17 +205,17 @@ def _unpicklable(value: Any, error: Exception) -> TypeError:
 
 
 def write_batch(packed: Packed, memory: SlotMemory) -> tuple[bytes, bool]:
-    """Put a batch's memory into the slot, what is not there yet.
+    """Write a batch's memory to the slot, as far as it is not there yet.
 
     Returns
     -------
     (bytes, bool)
-        The message that `unpack_batch` reads, and whether anything is in the slot.
+        The message for `unpack_batch`, and True if anything is in the slot.
 
     Raises
     ------
     NeedsMore
-        With the bytes that the slot would need.
+        With the number of bytes that the slot needs.
     """
     low, high = memory.address, memory.address + memory.used
     places: list[int | None] = []
@@ -254,16 +254,16 @@ def write_batch(packed: Packed, memory: SlotMemory) -> tuple[bytes, bool]:
 
 
 def unpack_batch(message: memoryview | bytes, root: np.ndarray | None, *, copy: bool) -> Any:
-    """The batch of `write_batch`.
+    """Rebuild the batch of `write_batch`.
 
     Parameters
     ----------
     message : bytes
-        What it returned.
+        The result of `write_batch`.
     root : numpy.ndarray or None
-        The slot; None where nothing is in it.
+        The slot; None if nothing is in it.
     copy : bool
-        Whether to take large arrays as copies, too.
+        True to copy large arrays, too.
     """
     view = memoryview(message)
     count, size = _HEAD.unpack_from(view)

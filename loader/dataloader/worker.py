@@ -1,11 +1,11 @@
-"""A `DataLoader`'s worker: makes whole batches, each into the slot it is told.
+"""A `DataLoader`'s worker: makes whole batches, each in its slot.
 
 ::
 
     recv TASK(keys, slot) -> samples, each into its row of the slot -> DONE
 
 For map-style datasets it keeps nothing between batches: any task may run in any worker, once or
-again. Of an iterable dataset it holds a replica of its own, as torch's workers do.
+again. Of an iterable dataset it holds its own replica, as torch's workers do.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ class LoaderWorker(Serving):
     channel : Channel
         The worker's end.
     arena : Arena or None
-        None where there is no shared memory.
+        None without shared memory.
     recipe : Recipe
-        What is to be done.
+        The recipe for reading the dataset.
     seat : int
         The worker's id.
     luggage : Luggage
-        Told of the consumer's moment at each epoch.
+        Receives the consumer's moment at each epoch.
     failed : Exception or None
-        What ``worker_init_fn`` raised: ``iter()`` raises it, and in a worker that has taken a
-        dead one's place it is the first batch's error.
+        The error of ``worker_init_fn``: ``iter()`` raises it, and in the replacement of a dead worker
+        it is the first batch's error.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class LoaderWorker(Serving):
         )
 
     def _made_or_over(self, task: Task, tail: bytes | memoryview, memory: SlotMemory) -> Packed:
-        """A batch; instead of one after the last, where the replica stands now."""
+        """Make a batch; after the last one, return the replica's state in its place."""
         try:
             return self._made_batch(task, tail, memory)
         except Exhausted:
@@ -181,7 +181,7 @@ class LoaderWorker(Serving):
         return pickle.loads(data)
 
     def _pass_over(self, upto: int) -> None:
-        """Read a replica again up to where the one in its place had come."""
+        """Read a replica again up to where its predecessor was."""
         assert self._fetcher is not None
         while self._made < upto:
             self._seed(self._made)
@@ -189,9 +189,9 @@ class LoaderWorker(Serving):
             self._made += 1
 
     def _seed(self, position: int) -> None:
-        """Seed the global generators for the batch whose first sample stands here.
+        """Seed the global generators for the batch whose first sample has this position.
 
-        For an iterable: for that batch of this worker's replica, whatever has been read before.
+        For an iterable: for the batch with this number in the worker's replica, whatever has been read before.
         """
         epoch, recipe = self._epoch, self._recipe
         if recipe.rng_compat == "batch":
@@ -208,7 +208,7 @@ class LoaderWorker(Serving):
 
 
 def _packed(error: Exception) -> bytes:
-    """Pack an error; what it says of itself is cut where that is more than a message may have."""
+    """Pack an error; its text is cut if it is too long for a message."""
     text = dumps_exception(error)
     if len(text) <= _MOST_TEXT:
         return text
@@ -249,14 +249,14 @@ def _torch_has_come(recipe: Recipe) -> None:
 
 
 def assemble(parts: list[Any]) -> Recipe:
-    """The recipe out of what the payload holds."""
+    """Rebuild the recipe from the payload's parts."""
     dataset, collate, init, types, bare = parts
     recipe: Recipe = bare
     return replace(recipe, dataset=dataset, collate=collate, worker_init=init, collate_types=types)
 
 
 def prepare_torch(recipe: Recipe) -> None:
-    """Set torch up for a worker, where it has been imported."""
+    """Configure torch for a worker, if it has been imported."""
     torch: Any = sys.modules.get("torch")
     if torch is None:
         return

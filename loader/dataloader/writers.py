@@ -1,7 +1,7 @@
-"""The plan of a streamed batch: a tree of writers, one for each container and leaf.
+"""Writers of a streamed batch: a tree with one for each container and leaf.
 
-Arrays and large tensors have a column; what has none in it is kept by reference until the end,
-and collated then, by itself: a column of a batch is collated like a batch.
+Arrays and large tensors have a column; values without arrays are kept by reference until the end,
+and then collated like a batch.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class Making:
 
 
 def writer(value: Any, making: Making, within: type) -> Writer:
-    """Return the plan for values like the first one.
+    """Return the writer for values like the first one.
 
     Parameters
     ----------
     value : object
-        Of the first sample.
+        The first sample's value.
     making : Making
-        The batch.
+        The batch's settings.
     within : type
-        In what torch's rules hand on the values of this place: list or tuple.
+        The container in which torch's rules pass on these values: list or tuple.
     """
     kind = type(value)
     if kind is np.ndarray or kind is np.memmap:
@@ -70,7 +70,7 @@ def writer(value: Any, making: Making, within: type) -> Writer:
 
 
 def is_namedtuple(kind: type) -> bool:
-    """Return True if a type is a named tuple as it is made, and no class that adds to it."""
+    """Return True if a type is a plain named tuple, not a class derived from one."""
     if kind.__bases__ != (tuple,) or kind.__dictoffset__:
         return False
     own = vars(kind).keys()
@@ -78,12 +78,12 @@ def is_namedtuple(kind: type) -> bool:
 
 
 def vars_of(value: Any) -> dict[str, Any]:
-    """Return the attributes that somebody put on a mapping."""
+    """Return the attributes that were set on a mapping."""
     return getattr(value, "__dict__", {})
 
 
 def emptied(mapping: dict[Any, Any]) -> dict[Any, Any]:
-    """Return an empty mapping that is otherwise the same."""
+    """Return an empty copy of a mapping."""
     if isinstance(mapping, defaultdict):
         return defaultdict(mapping.default_factory)
     return type(mapping)()
@@ -91,7 +91,7 @@ def emptied(mapping: dict[Any, Any]) -> dict[Any, Any]:
 
 @dataclass(slots=True)
 class Items:
-    """A list, a tuple or a named tuple, always with the same number of items."""
+    """A list, a tuple or a named tuple with a fixed number of items."""
 
     kind: Any
     writers: list[Writer]
@@ -103,7 +103,7 @@ class Items:
         self.writes = [writer.write for writer in self.writers]
 
     def write(self, value: Any, row: int) -> bool:
-        """Take a sample's value; False if it does not fit."""
+        """Write a sample's value; return False if it does not fit."""
         if type(value) is not self.kind or len(value) != self.length:
             return False
         for write, item in zip(self.writes, value):  # noqa: B905, SIM110 - the fastest way
@@ -112,12 +112,12 @@ class Items:
         return True
 
     def value(self, row: int) -> Any:
-        """The value that was taken, as it was given; a private copy of an array."""
+        """Return the value that was written, as it was given, with private copies of arrays."""
         items = [writer.value(row) for writer in self.writers]
         return items if self.kind is list else tuple.__new__(self.kind, items)
 
     def finish(self) -> Any:
-        """The finished column."""
+        """Return the finished column."""
         columns = [writer.finish() for writer in self.writers]
         return columns if self.kind in (list, tuple) else self.kind(*columns)
 
@@ -160,7 +160,7 @@ class Fields:
 
 @dataclass(slots=True)
 class Kept:
-    """Numbers, text, whatever has no array in it: kept by reference, collated in the end."""
+    """Values without arrays (numbers, text), kept by reference and collated at the end."""
 
     making: Making
     kind: type
@@ -218,7 +218,7 @@ class ArrayColumn:
 
 
 def can_be_tensor(array: np.ndarray) -> bool:
-    """Return True if torch takes an array's strides."""
+    """Return True if torch accepts an array's strides."""
     width = array.dtype.itemsize
     return all(stride >= 0 and stride % width == 0 for stride in array.strides)
 
@@ -226,8 +226,8 @@ def can_be_tensor(array: np.ndarray) -> bool:
 class TensorColumn:
     """Tensors of one dtype and shape, in memory that numpy sees too.
 
-    A row is a tensor's ``copy_``: about as fast as ``row[...] = tensor.numpy()``, which for ever
-    after forbids to resize the sample's storage.
+    A row is written by a tensor's ``copy_``: about as fast as ``row[...] = tensor.numpy()``, which would forbid
+    resizing the sample's storage for ever.
     """
 
     __slots__ = ("column", "dtype", "kind", "leaf", "name", "rows", "shape", "strided")

@@ -1,4 +1,4 @@
-"""The consumer's side of workers: elements in order, each as soon as it is there."""
+"""The engine with workers: delivers elements in order, each as soon as it is ready."""
 
 from __future__ import annotations
 
@@ -49,14 +49,16 @@ class ParallelEngine(Engine):
 
     Parameters
     ----------
-    context, options
-        Of the iterator.
+    context : Context
+        The iterator's context.
+    options : Options
+        Its options.
     workers : int
-        How many; with 0 elements are computed in this process, and only a snapshot is written by another.
+        The number of workers; with 0, elements are computed in this process and only a snapshot is written by another.
     executor : {"process", "thread"}
-        What a worker is.
+        The kind of worker.
     tuning : Tuning, optional
-        What decides how many, while it runs.
+        Decides on the number of workers during the run.
     """
 
     def __init__(
@@ -173,7 +175,7 @@ class ParallelEngine(Engine):
         return elements
 
     def _awaited(self, ask: Callable[[], Any]) -> Any:
-        """Return what a machine gives, waiting for workers as long as it is not ready."""
+        """Return a machine's result, waiting for workers while it is not ready."""
         while True:
             try:
                 return ask()
@@ -212,7 +214,7 @@ class ParallelEngine(Engine):
         return frozen(element) if self._kept else element
 
     def _look(self, element: Any) -> None:
-        """Take in what workers have answered; small elements need no look for each of them."""
+        """Process workers' answers; skipped for most small elements."""
         now = time.perf_counter()
         if now - self._looked > _LOOK_EVERY_S:
             self._pool.pump(0.0)  # type: ignore[union-attr]  # open
@@ -329,7 +331,7 @@ class ParallelEngine(Engine):
 
 
 def _measured(watch: Watch, stages: Iterable[Stage]) -> tuple[StageStats, ...]:
-    """Return what is known of each stage, with what is on its way."""
+    """Return each stage's statistics, with what is in flight."""
     from tundish.loader.watch.stats import with_begun  # noqa: PLC0415 - if somebody asks
 
     given: dict[str, tuple[int, int, int]] = {}

@@ -1,4 +1,4 @@
-"""The answers of workers, put into the blocks whose rows they have made."""
+"""Workers' answers: their rows are put into blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def in_slot(block: Block, done: Done, layout: Layout | None, memory: Memory) -> Any:
-    """The encoded part that lies in a block's slot."""
+    """Return the encoded part that lies in a block's slot."""
     ring = memory.ring
     assert ring is not None
     assert block.slot is not None
@@ -42,7 +42,7 @@ def in_slot(block: Block, done: Done, layout: Layout | None, memory: Memory) -> 
 
 
 def add(block: Block, piece: Any) -> None:
-    """Add what a part says of single rows, and what it holds besides."""
+    """Add an encoded part to a block: drops, errors, events of single rows, and leaves outside the columns."""
     drops, errors, events, extras, elements, notes, told = decode(piece)
     if told is not None:
         block.told.append(told)
@@ -57,7 +57,7 @@ def add(block: Block, piece: Any) -> None:
 
 
 def copy_rows(block: Block, own: Layout, first: int, rows: memoryview) -> None:
-    """Rows that came packed in the message: each column's to its place in the block's private memory."""
+    """Copy rows that came inside the message to the block's private memory."""
     assert block.layout is not None
     if block.root is None:
         block.root = np.empty(block.layout.nbytes, np.uint8)

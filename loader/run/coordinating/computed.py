@@ -47,18 +47,18 @@ _new = tuple.__new__
 
 
 class ComputedTasks(Tasks):
-    """The tasks of a stage of elements.
+    """The tasks of a stage that computes elements.
 
     Parameters
     ----------
     context : Context
-        Of the iterator.
+        The iterator's context.
     node : Operator
-        What the stage computes: its last node.
+        The last node that the stage computes.
     base : Operator
-        Whose items it takes.
+        The node whose items are the stage's input.
     pass_ : int
-        Of `base`.
+        The number of `base`'s pass.
     """
 
     _sizes = True
@@ -70,7 +70,7 @@ class ComputedTasks(Tasks):
 
     @property
     def definition(self) -> tuple[int, int, int]:
-        """The stage as a worker is told it."""
+        """Return the stage's definition as it is sent to workers."""
         index = self._context.index
         return index(self._node), index(self._base), self._pass
 
@@ -83,7 +83,7 @@ class ComputedTasks(Tasks):
         return self._cut(block, memory, firsts, quota)
 
     def _cut(self, block: Block, memory: Memory, firsts: range, quota: int) -> list[Job]:
-        """Cut rows into tasks; into single ones, where what an item is made of cannot be had: it is its error."""
+        """Cut rows into tasks; into single ones if an item's parts are unavailable, so that only that row is an error."""
         jobs: list[Job] = []
         for at in firsts:
             stop = min(at + firsts.step, firsts.stop)
@@ -97,12 +97,12 @@ class ComputedTasks(Tasks):
         return jobs
 
     def _are_plain(self, block: Block) -> bool:
-        """Return True if a block's items are told as numbers: then nothing can fail."""
+        """Return True if a block's items are sent as numbers, so that encoding cannot fail."""
         refs = block.refs
         return isinstance(refs, range) or (isinstance(refs, np.ndarray) and not self._replays)
 
     def _tasks(self, block: Block, memory: Memory, firsts: range, quota: int) -> list[Job]:
-        """The tasks that begin with these rows; the step is how many rows a task has."""
+        """Make the tasks that begin with these rows; the step between them is a task's number of rows."""
         stage, refs = block.stage, block.refs
         kind, start, step, tail = Items.ENCODED, 0, 0, b""
         packed = None
@@ -138,7 +138,7 @@ class ComputedTasks(Tasks):
         return jobs
 
     def _encoded(self, items: Sequence[Any], memory: Memory) -> tuple[bytes, list[int]]:
-        """Items as a tail, or a tail that names the slot they were written to."""
+        """Encode items as a tail, or as a tail that names the slot they were written to."""
         captured: dict[Any, Any] = {}
         if self._replays:
             context = self._context
@@ -218,7 +218,7 @@ class ComputedTasks(Tasks):
 
 
 class StreamTasks(ComputedTasks):
-    """The tasks of a stage of inner datasets: the next elements of one of them."""
+    """The tasks of a stage of inner datasets: each reads the next elements of one of them."""
 
     _sizes = False  # it was told all that a chunk took
 
@@ -276,7 +276,7 @@ class StreamTasks(ComputedTasks):
 
 
 def rows_per_task(stage: Stage, total: int, workers: int) -> int:
-    """Return how many of a block's rows are one task, for so many workers."""
+    """Return the number of rows of a block in one task, for so many workers."""
     if stage.ragged:
         return total
     if stage.pace.row_s is None:

@@ -1,8 +1,8 @@
-"""The coordinator: what is to be computed next, where it goes, what order it comes out in.
+"""The coordinator: decides what is computed next, where, and in which order it is delivered.
 
 It lives in the consumer's process and has no thread: everything happens within ``next``. Free
 slots are the credits; every decision is private to it and travels as a message, so a worker that
-dies takes nothing along but time.
+dies costs nothing but time.
 
 ::
 
@@ -39,35 +39,35 @@ if TYPE_CHECKING:
 
 
 class Coordinator:
-    """The coordinator: it hands out blocks of stages to workers, and takes in their answers.
+    """Hands out blocks of stages to workers, and receives their answers.
 
-    What a block is, its stage knows: some elements of a pipeline, or a batch of a `DataLoader`.
+    A stage defines what its blocks are: elements of a pipeline, or a batch of a `DataLoader`.
 
     Parameters
     ----------
     workers : int
-        How many there are to be.
+        The number of workers.
     memory : Memory
-        What blocks lie in.
+        The memory for blocks.
     deaths : Deaths
-        What decides how often a task is tried.
+        Decides how often a task is tried again.
     lookahead : LookAhead, optional
-        What says how many blocks there may be of a stage that does not say so itself.
+        Limits the number of blocks of stages that do not set it themselves.
 
     Attributes
     ----------
     workers : int
-        How many compute.
+        The number of workers that compute.
     stages : list
-        Those that there are, the one next to the source first.
+        The active stages, the one next to the source first.
     repeats : list
-        Those whose next pass is to be opened early.
+        The repeats whose next pass is to be opened early.
     moved : bool
-        Whether something was done that may let others go on.
+        True if something was done that may let other stages go on.
     pool : Pool or None
-        The workers, while they are there.
+        The workers, while there are any.
     owner : int
-        The process that this was made for.
+        The id of the process it was made in.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Coordinator:
         self._deferred: deque[tuple[Job, int]] = deque()  # until there is so much memory
 
     def open(self, crew: Crew, trace: Trace | None, *, writers: int = 0) -> Pool:
-        """Begin, with new workers."""
+        """Start the workers."""
         self.memory.open()
         self._trace = trace
         self.pool = Pool(
@@ -103,14 +103,14 @@ class Coordinator:
         return self.pool
 
     def check_process(self) -> None:
-        """Refuse to be used in a process that this was not made for."""
+        """Raise in a process other than the one it was made in."""
         if os.getpid() != self.owner:
             raise RuntimeError(
                 f"this iterator was made in process {self.owner} and cannot be used in process {os.getpid()}: make another there"
             )
 
     def resize(self, workers: int) -> None:
-        """Go on with another number of workers."""
+        """Change the number of workers."""
         assert self.pool is not None
         self.pool.resize(workers)
         self.workers = self.pool.size
@@ -121,7 +121,7 @@ class Coordinator:
         self.feed()
 
     def tick(self, now: float) -> None:
-        """Take stock of how things stand, now and then."""
+        """Do periodic work: measure, tune, refill."""
         if self._trace is not None:
             blocks = [b for stage in self.stages for b in stage.queued()]
             self._trace.level(
@@ -134,7 +134,7 @@ class Coordinator:
             self._lookahead.measure(self.stages, self.workers, fresh=self.pool.is_fresh)
 
     def standing(self, stats: Stats, *, whole: bool = True) -> Stats:
-        """Return what was measured, with how workers and memory stand; `whole`: with what each worker did."""
+        """Add the state of workers and memory to statistics; with `whole`, also what each worker did."""
         pool, memory = self.pool, self.memory
         restarts, tasks = (pool.restarts, pool.tasks) if pool else self._done
         return replace(
@@ -150,16 +150,16 @@ class Coordinator:
         )
 
     def worker_pids(self) -> list[int]:
-        """The processes that are known to run."""
+        """Return the ids of the processes that are known to run."""
         return [] if self.pool is None else self.pool.pids()
 
     def close(self, *, linger: bool = False) -> None:
-        """End the workers at once, and give back what blocks lie in. Safe to call twice.
+        """End the workers at once, and release the memory of blocks. Safe to call twice.
 
         Parameters
         ----------
         linger : bool, default False
-            Let writers do what they were given.
+            True to let writers finish their orders.
         """
         pool = self.pool
         if pool is None or os.getpid() != self.owner:
@@ -185,7 +185,7 @@ class Coordinator:
     # -- stages --------------------------------------------------------------------------------
 
     def define(self, flag: int, what: Any, name: str) -> int:
-        """Return a number for a new stage, of which workers are told `what`; `name` is for people."""
+        """Return a number for a new stage, whose definition for workers is `what`; `name` is for display."""
         number = self._free.pop() if self._free else self._numbers
         self._numbers = max(self._numbers, number + 1)
         assert self.pool is not None
@@ -195,13 +195,13 @@ class Coordinator:
         return number
 
     def retire(self, stage: Stage) -> None:
-        """Let go of a stage that has given everything."""
+        """Unregister a stage that has delivered everything."""
         if stage in self.stages:
             self.stages.remove(stage)
             self._free.append(stage.number)
 
     def forget(self, stage: Stage) -> None:
-        """Give back what a stage has: nobody will ask it again; answers to come are thrown away."""
+        """Release what a stage holds, since it will not be read again; later answers are discarded."""
         self.retire(stage)
         with uninterrupted():
             stage.forget()
@@ -212,7 +212,7 @@ class Coordinator:
     # -- going on ------------------------------------------------------------------------------
 
     def goes_on(self) -> bool:
-        """Do what can be done before a worker answers; return True if there was anything."""
+        """Do what is possible without a worker's answer; return True if there was anything."""
         pool = self.pool
         assert pool is not None
         if self.moved:
@@ -234,7 +234,7 @@ class Coordinator:
         return True
 
     def wait(self, ledger: Ledger, timeout_s: float | None = None) -> None:
-        """Wait for workers, so long: until there is something to do, not for rows of a block that is not whole."""
+        """Wait for workers, at most `timeout_s`, until there is something to do; an incomplete block does not count."""
         pool = self.pool
         assert pool is not None
         pool.idle = False
@@ -250,7 +250,7 @@ class Coordinator:
             ledger.waited(waited_s)
 
     def runs_short(self, block: Any) -> bool:
-        """Return True if a view of a block would leave too little memory to go on with."""
+        """Return True if a view of a block would leave too little memory to continue."""
         memory = self.memory
         if memory.ring is None or block.slot is None or block.nbytes <= COPY_BELOW:
             return False
@@ -264,7 +264,7 @@ class Coordinator:
     # -- handing out ---------------------------------------------------------------------------
 
     def feed(self) -> bool:
-        """Let every stage take items and hand out tasks; downstream first, which makes room."""
+        """Let every stage take items and issue tasks, downstream ones first, which makes room."""
         moved = False
         for stage in reversed(self.stages):
             moved = stage.feed() or moved
@@ -276,7 +276,7 @@ class Coordinator:
         return moved
 
     def submit(self) -> None:
-        """Hand out what is to be handed out."""
+        """Send the issued tasks."""
         if self._queue:
             jobs, self._queue = self._queue, []
             wanted = []
@@ -289,7 +289,7 @@ class Coordinator:
             self.pool.submit(wanted)
 
     def may_issue(self, stage: Stage) -> bool:
-        """Return True if a stage may have one more block."""
+        """Return True if a stage may have one more block in flight."""
         if stage.blocks >= (stage.window or self._lookahead.window(stage, self.workers)):
             return False
         memory = self.memory
@@ -298,11 +298,11 @@ class Coordinator:
         return memory.has_room(stage, len(self.stages), self.workers) and not self._deferred
 
     def busy(self) -> bool:
-        """Return True if workers have something to do."""
+        """Return True if any worker has a task."""
         return self.pool is not None and (self.pool.in_flight > 0 or bool(self._queue))
 
     def idle(self) -> bool:
-        """Return True if a worker has nothing to do."""
+        """Return True if any worker has no task."""
         assert self.pool is not None
         return self.pool.in_flight + len(self._queue) < self.workers
 
@@ -312,7 +312,7 @@ class Coordinator:
         return self._next_block
 
     def issue(self, block: Any) -> list[Job]:
-        """Cut a block into tasks, to be handed out by the next `feed`."""
+        """Cut a block into tasks, which the next `feed` sends."""
         self._blocks[block.number] = block
         tasks = block.stage.tasks
         quota = self.memory.quota(block.stage, len(self.stages))
@@ -328,7 +328,7 @@ class Coordinator:
         return jobs
 
     def order(self, block: Any) -> None:
-        """Have an order carried out by the writer."""
+        """Send an order to the writer."""
         self._queue += block.stage.tasks.cut(block, self.memory, 0, self.workers)
         self._blocks[block.number] = block
         block.flying += 1
@@ -337,7 +337,7 @@ class Coordinator:
     # -- what workers answer -------------------------------------------------------------------
 
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
-        """Take in what a worker has made."""
+        """Process a worker's answer to a task."""
         block, stage = job.block, job.block.stage
         if block.number not in self._blocks:
             self._drop(job)
@@ -357,7 +357,7 @@ class Coordinator:
             self._complete(block)
 
     def _unreadable(self, job: Job, error: Exception) -> None:
-        """Ask one by one for rows that cannot be unpickled here; the error of a single one takes its place."""
+        """Request rows that cannot be unpickled here one by one; a single one becomes an error."""
         self.moved = True
         if job.task.rows > 1:
             self._give_up(job.block, job)
@@ -366,7 +366,7 @@ class Coordinator:
         self._fail_rows(job, job.block.stage.tasks.unreadable(job, error))
 
     def _complete(self, block: Any) -> None:
-        """Lease the slot of a block whose rows are all made, or do it again where they have no common layout."""
+        """Lease the slot of a complete block, or compute it again if its rows have no common layout."""
         self.moved = True
         del self._blocks[block.number]
         self.memory.reserve.give_back(block)
@@ -379,7 +379,7 @@ class Coordinator:
         block.stage.tasks.completed(block)
 
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
-        """Take note that a block needs more than its slot may have, or has to be one task."""
+        """Note that a block needs a larger slot, or has to be one task."""
         block, stage = job.block, job.block.stage
         if block.number not in self._blocks:
             self._drop(job)
@@ -407,7 +407,7 @@ class Coordinator:
             self._fail(job, SharedMemoryError(tasks.block, nbytes, budget, tasks.advice))
 
     def _grant(self, job: Job, nbytes: int, *, force: bool = False) -> bool:
-        """Hand out a task again that needs a larger slot, if there is memory for it."""
+        """Send a task that needs a larger slot again, if there is memory for it."""
         if job.block.number not in self._blocks:
             self._drop(job)
             return True
@@ -419,13 +419,13 @@ class Coordinator:
         return True
 
     def _drop(self, job: Job) -> None:
-        """Give up a task whose block is not wanted any more."""
+        """Drop a task whose block is not needed any more."""
         job.block.flying -= 1
         self.memory.let_go(job)
         self.memory.abandon(job.block)
 
     def _give_up(self, block: Any, job: Job) -> None:
-        """Forget a block that others take the place of; `job` has been answered or lost."""
+        """Drop a block that others replace; `job` has been answered or lost."""
         del self._blocks[block.number]
         self.memory.let_go(job)
         self.memory.abandon(block)
@@ -447,7 +447,7 @@ class Coordinator:
     # -- deaths --------------------------------------------------------------------------------
 
     def lost(self, jobs: list[Job], begun: Job | None, how: Exit) -> None:
-        """Give the tasks of a worker that died to others; the one it had begun is cut into elements."""
+        """Give a dead worker's tasks to others; the one it had begun is cut into single elements."""
         self.moved = True
         for job in jobs:
             if job.block.number not in self._blocks:
@@ -459,7 +459,7 @@ class Coordinator:
         self.submit()
 
     def hand_out(self, jobs: list[Job]) -> None:
-        """Hand out tasks that no worker was there for."""
+        """Send tasks for which there was no worker."""
         self._queue += jobs
         self.submit()
 

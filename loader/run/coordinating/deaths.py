@@ -1,4 +1,4 @@
-"""The fate of the task that a worker had begun when it died."""
+"""What happens to the task that a worker had begun when it died."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _MAX_DEATHS = 3
 
 
 class Fate(Enum):
-    """The way in which a task is done again."""
+    """How a task is done again."""
 
     AGAIN = "as it is"
     SPLIT = "in blocks of one row, so that it is seen which one it was"
 
 
 class Deaths:
-    """Counts deaths by task, and says when it is enough.
+    """Counts deaths by task, and decides when to give up.
 
     Parameters
     ----------
     limit : int, optional
-        How many there may be; 0: any number.
+        The permitted number of deaths; 0: no limit.
     deadline : float, optional
-        How long an element may take, in seconds: a worker ends after that.
+        Seconds that an element may take, after which its worker ends.
     """
 
     def __init__(self, limit: int | None = None, deadline: float | None = None) -> None:
@@ -39,7 +39,7 @@ class Deaths:
         self._deadline = deadline
 
     def of(self, job: Job, how: Exit) -> Fate | BaseException:
-        """Decide the fate of a task on which a worker died; an error takes the place of its rows.
+        """Decide how to continue a task on which a worker died; an error replaces its rows.
 
         Parameters
         ----------

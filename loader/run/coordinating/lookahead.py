@@ -1,4 +1,4 @@
-"""The number of blocks of a stage that may be on the way or ready, as far as there is memory for them."""
+"""Limits on the number of blocks of a stage that are in flight or ready, memory permitting."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _EVERY_S = 0.1
 
 
 class LookAhead:
-    """The limit on how far ahead of the consumer stages may be.
+    """Limits how far stages run ahead of the consumer.
 
     Parameters
     ----------
     nodes : sequence of Operator
-        The plan's: `prefetch` asks for a number.
+        The plan's nodes; `prefetch` among them requests a number.
     tuned : bool
-        Whether it is to follow what tasks took, without being asked to.
+        True to adapt to measured times of tasks in any case.
     """
 
     def __init__(self, nodes: Iterable[Operator], *, tuned: bool) -> None:
@@ -37,7 +37,7 @@ class LookAhead:
         self._before_all: dict[str, Histogram] = {}  # what tasks took before all workers were at it
 
     def window(self, stage: Stage, workers: int) -> int:
-        """Return how many blocks of a stage there may be; the answer is worked out once and kept."""
+        """Return the largest number of blocks of a stage; the answer is cached."""
         if stage.window:
             return stage.window
         # What was learnt with fewer workers may leave some of more without a task, and nothing is learnt then.
@@ -53,16 +53,16 @@ class LookAhead:
         return True
 
     def measure(self, stages: Iterable[Stage], workers: int, *, fresh: bool) -> None:
-        """Learn from what tasks took since all workers are at it.
+        """Learn from the times of tasks since all workers are up.
 
         Parameters
         ----------
         stages : iterable
-            Which may be ahead.
+            The stages that may run ahead.
         workers : int
-            How many there are.
+            The number of workers.
         fresh : bool
-            Whether one of them has done no task yet.
+            True if a worker has not done a task yet.
         """
         from tundish.loader.watch.throughput import window  # noqa: PLC0415 - if it is to be followed
 
@@ -76,7 +76,7 @@ class LookAhead:
 
 
 def tasks_per_block(stage: Stage, workers: int) -> int:
-    """Return into how many tasks a block of a stage is cut, for so many workers."""
+    """Return the number of tasks of a stage's block, for so many workers."""
     if stage.group == 1:
         return 1
     return max(1, -(-stage.group // rows_per_task(stage, stage.group, workers)))

@@ -1,4 +1,4 @@
-"""The shared memory of one iterator: which slots its blocks have, and how much they may take."""
+"""The shared memory of one iterator: its blocks' slots, within its budget."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _UNKNOWN = 16
 
 
 class Memory:
-    """Slots for an iterator's blocks, within its budget.
+    """Allocates slots for an iterator's blocks, within its budget.
 
     Parameters
     ----------
     budget : int
-        Bytes that its slots may have in all.
+        The number of bytes that its slots may have in total.
 
     Attributes
     ----------
     ring : Ring or None
-        The process's slots; None: everything travels over the channels.
+        The process's slots; None: everything is sent over the channels.
     reserve : Reserve
-        What is promised to blocks beyond what they have.
+        Counts bytes promised to blocks beyond those in use.
     copies : int
-        How many elements were to be copied, since a view would have left too little.
+        The number of elements copied because a view would have left too little memory.
     """
 
     def __init__(self, budget: int) -> None:
@@ -55,16 +55,16 @@ class Memory:
 
     @property
     def leased(self) -> int:
-        """The number of slots of the process that somebody holds a view of."""
+        """Return the number of the process's slots of which somebody holds a view."""
         return self.ring.leased if self.ring is not None else 0
 
     @property
     def used_bytes(self) -> int:
-        """Bytes that slots of the process have."""
+        """Return the bytes used by the process's slots."""
         return self.ring.used_bytes if self.ring is not None else 0
 
     def open(self) -> None:
-        """Take back what others have left."""
+        """Release quarantined slots that are free by now."""
         visit_graves()
         if self.ring is not None and self.ring.used_bytes > self.budget:
             self.ring.trim(self.budget)
@@ -72,7 +72,7 @@ class Memory:
     # -- how much there is ---------------------------------------------------------------------
 
     def quota(self, stage: Stage, stages: int) -> int:
-        """Return the bytes that a block of one of so many stages may take before the coordinator is asked."""
+        """Return the bytes that a block of one of several stages may take before the coordinator is asked."""
         known = stage.block_nbytes
         if known:
             return min(self.budget, known + known // 8 + COPY_BELOW)
@@ -81,7 +81,7 @@ class Memory:
         return self.budget // (_UNKNOWN * max(1, stages))
 
     def has_room(self, stage: Stage, stages: int, spare: int) -> bool:
-        """Return True if there is memory for one more block of a stage, and more than so many slots."""
+        """Return True if there is memory for one more block of a stage, and more than `spare` slots."""
         ring = self.ring
         if ring is None:
             return True
@@ -93,7 +93,7 @@ class Memory:
         return self.budget - ring.used_bytes - self.reserve.nbytes + ring.free_bytes >= nbytes
 
     def runs_short(self, need: int, workers: int) -> bool:
-        """Return True if too little is left, if nothing comes back, for what so many workers need to go on."""
+        """Return True if the remaining memory is not enough for the workers to continue, if nothing is released."""
         ring = self.ring
         assert ring is not None
         used = ring.used_bytes + self.reserve.nbytes
@@ -108,7 +108,7 @@ class Memory:
     # -- what a block has ----------------------------------------------------------------------
 
     def give(self, block: Block, nbytes: int) -> bool:
-        """Give a block a slot and promise it so many bytes; False where there are not so many now."""
+        """Give a block a slot and promise it `nbytes`; return False if they are not available now."""
         ring = self.ring
         if ring is not None and block.slot is None:
             block.slot = ring.acquire()
@@ -118,12 +118,12 @@ class Memory:
         return self.reserve.take(block, nbytes)
 
     def had_by(self, block: Holder) -> int:
-        """Return the number of bytes that a block's slot has."""
+        """Return the size of a block's slot in bytes."""
         ring = self.ring
         return ring.allocated(block.slot) if ring is not None and block.slot is not None else 0
 
     def keep(self, block: Block) -> None:
-        """Lease the slot of a block that is made, or take it back where the rows came in messages."""
+        """Lease the slot of a computed block, or release it if the rows came in messages."""
         ring, stage = self.ring, block.stage
         if block.slot is not None and ring is not None:
             if block.nbytes > 0:
@@ -139,7 +139,7 @@ class Memory:
             stage.nbytes += block.nbytes
 
     def abandon(self, block: Block) -> None:
-        """Take an abandoned block's slot back when the last worker that may write it has answered."""
+        """Release the slot of an abandoned block once the last worker that may write to it has answered."""
         if block.flying == 0 and block.slot is not None:
             if not block.leased:
                 assert self.ring is not None
@@ -150,7 +150,7 @@ class Memory:
             block.slot = None
 
     def evict(self) -> None:
-        """Move what is ready but not delivered to private memory: every slot is taken."""
+        """Move ready but undelivered blocks to private memory, when every slot is taken."""
         for block in list(self._ready):
             if block.evict():
                 block.slot = None
@@ -158,7 +158,7 @@ class Memory:
     # -- what a task's input has ---------------------------------------------------------------
 
     def told(self, piece: Encoded | bytes) -> tuple[bytes, list[int]]:
-        """A task's input as a tail; or a tail that names a slot of its own, which it was written to."""
+        """Encode a task's input as a tail; or as a tail that names a slot to which it was written."""
         ring = self.ring
         nbytes = len(piece) if isinstance(piece, bytes) else piece.nbytes
         if ring is None or nbytes <= _TAIL_BYTES:
@@ -177,7 +177,7 @@ class Memory:
         return b"\1" + POINTER.pack(slot, nbytes), [slot]
 
     def let_go(self, job: Job) -> None:
-        """Take back what a task's input was written to."""
+        """Release the slots of a task's input."""
         held, job.held = job.held, []
         for slot in held:
             assert self.ring is not None
@@ -186,16 +186,16 @@ class Memory:
     # -- the end -------------------------------------------------------------------------------
 
     def end(self, slots: list[int], there: list[Peer], keep: Iterable[Job]) -> None:
-        """Take back slots that workers may have written.
+        """Release slots that workers may still write to, as soon as they cannot.
 
         Parameters
         ----------
         slots : list of int
-            Which.
+            The slots.
         there : list of Peer
-            Workers that may still write them.
+            The workers that may still write to them.
         keep : iterable of Job
-            Their tasks, whose input has to live as long.
+            Their tasks, whose input must be kept as long.
         """
         ring = self.ring
         if ring is None or not slots:

@@ -1,4 +1,4 @@
-"""The planner of a coordinator: workers compute all that needs computing."""
+"""The planner whose stages are computed by workers."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class AheadRepeated(Repeated):
-    """A repeat whose next pass begins while the last elements of this one are being computed.
+    """A repeat whose next pass begins while workers compute the last elements of this one.
 
-    Each pass has a planner of its own, which knows what was built for it, at once or later. What
-    stopped early (`take`, `zip`) leaves stages behind that compute ahead: they go with the pass.
+    Each pass has a planner of its own, which knows the stages built for it. Operators that
+    stop early (`take`, `zip`) leave stages that compute ahead; they are released with the pass.
     """
 
     def __init__(self, node: Repeat, planner: ParallelPlanner, pass_: int) -> None:
@@ -59,7 +59,7 @@ class AheadRepeated(Repeated):
 
     @property
     def exhausted(self) -> bool:
-        """True if this is the last pass, and all of it has been handed out."""
+        """True if this is the last pass, and all of it has been issued."""
         count = self._node.count
         return count is not None and self._p + 1 >= count and self._planners()[0].exhausted
 
@@ -69,7 +69,7 @@ class AheadRepeated(Repeated):
         return [self._own] if self._early is None else [self._own, self._early[2]]
 
     def look_ahead(self) -> bool:
-        """Open the next pass if all of this one has been handed out."""
+        """Open the next pass if all of this one has been issued; return True if it was."""
         count = self._node.count
         if self._early is not None or (count is not None and self._p + 1 >= count):
             return False
@@ -80,11 +80,11 @@ class AheadRepeated(Repeated):
         return True
 
     def feed(self) -> None:
-        """Let the stages of this pass hand out tasks."""
+        """Let the stages of this pass issue tasks."""
         self._planners()[0].feed()
 
     def forget(self) -> None:
-        """Forget what was built for the passes."""
+        """Release the stages built for the passes."""
         for planner in self._planners():
             planner.forget()
 
@@ -118,7 +118,7 @@ class ParallelPlanner(Planner):
         self._kept.append(machine)
 
     def keep(self, built: Stage | AheadRepeated) -> None:
-        """Note what was built, and have the coordinator look after it."""
+        """Register a stage with this planner and the coordinator."""
         self._built.append(built)
         if isinstance(built, AheadRepeated):
             self._coordinator.repeats.append(built)
@@ -127,16 +127,16 @@ class ParallelPlanner(Planner):
 
     @property
     def exhausted(self) -> bool:
-        """True if there is anything that computes ahead, and all of it has been handed out."""
+        """True if stages compute ahead, and have issued everything."""
         return bool(self._built) and all(built.exhausted for built in self._built)
 
     def feed(self) -> None:
-        """Let what was built hand out tasks; downstream first, which makes room."""
+        """Let the stages issue tasks, downstream ones first, which makes room."""
         for built in reversed(self._built):
             built.feed()
 
     def forget(self) -> None:
-        """Forget what was built: nobody will ask it again."""
+        """Release the stages, which will not be read again."""
         for built in self._built:
             if isinstance(built, AheadRepeated):
                 self._coordinator.repeats.remove(built)
@@ -171,7 +171,7 @@ class ParallelPlanner(Planner):
         return stage
 
     def _in_order(self, node: Operator, base: Operator) -> bool:
-        """Return True if a stage's elements have to come in the order of its input."""
+        """Return True if a stage's elements must be in the order of its input."""
         return self._ordered or id(node) in self._sequential or not is_static(base)
 
     def batches(self, node: Batch, up: Machine) -> Machine:
@@ -208,9 +208,9 @@ class ParallelPlanner(Planner):
 
 
 def is_static(node: Operator) -> bool:
-    """Return True if the order of a node's stream is decided without a stage.
+    """Return True if the order of a node's stream does not depend on a stage.
 
-    Only then may what is computed of it come out of turn: a state names ordinals of the input.
+    Only then may computed elements be delivered out of order, since a state names ordinals of the input.
     """
     return not any(n.dynamic or n.drops for n in walk(node))
 

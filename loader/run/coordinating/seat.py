@@ -1,4 +1,4 @@
-"""Orders for a writer process: tasks of a stage of their own, for the pool's last seat."""
+"""The stage of a writer's orders: its tasks go to the pool's last seat."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Ordered:
-    """An order on its way; its answer is the block's only row."""
+    """An order that was sent; its answer is the block's only row."""
 
     __slots__ = ("_block",)
 
@@ -41,7 +41,7 @@ class Ordered:
 
 
 class OrderTasks(ComputedTasks):
-    """Tasks that are one order each."""
+    """Tasks of one order each."""
 
     def cut(self, block: Block, memory: Memory, quota: int, workers: int) -> list[Job]:
         tail, held = self._encoded(block.refs, memory)
@@ -55,14 +55,14 @@ class OrderTasks(ComputedTasks):
 
 
 class Seat(Stage):
-    """The stage of a writer's orders, as the coordinator sees it.
+    """The stage of a writer's orders.
 
     Parameters
     ----------
     owner : Coordinator
-        Who hands them out.
+        The coordinator, which hands them out.
     context : Context
-        Of the iterator.
+        The iterator's context.
     """
 
     def __init__(self, owner: Coordinator, context: Context) -> None:
@@ -72,7 +72,7 @@ class Seat(Stage):
         self._owner = owner
 
     def put(self, order: Order) -> Ordered:
-        """Hand an order on."""
+        """Send an order."""
         block = Block(self._owner.next_block(), [order], self)
         self._owner.order(block)
         return Ordered(block)

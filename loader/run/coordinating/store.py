@@ -1,4 +1,4 @@
-"""The process's shared memory: one arena and one ring of slots for all iterators, and the bytes promised of it."""
+"""The process's shared memory: one arena and one ring for all iterators, and the bytes promised of it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _current: list[tuple[int, Ring | None]] = []
 
 
 def shared_ring(budget: int) -> Ring | None:
-    """Return the process's ring, made on first use and again in a forked child.
+    """Return the process's ring, made on first use, and again in a forked child.
 
     Parameters
     ----------
     budget : int
-        Bytes that its first user asks for; its users compare with their own.
+        The budget of the first user; each user compares with its own.
 
     Returns
     -------
     Ring or None
-        None where there is no shared memory: everything travels over the channels.
+        None if there is no shared memory: everything is sent over the channels.
     """
     with _lock:
         if not _current or _current[0][0] != os.getpid():
@@ -45,18 +45,18 @@ _graves: list[tuple[Ring, list[Peer], list[int], object]] = []
 
 
 def bury(ring: Ring, peers: list[Peer], slots: list[int], keep: object = None) -> None:
-    """Keep slots from use until the workers that may still write them are gone.
+    """Quarantine slots until the workers that may still write to them are gone.
 
     Parameters
     ----------
     ring : Ring
-        Whose slots.
+        The ring of the slots.
     peers : list of Peer
         The workers.
     slots : list of int
-        What they may write.
+        The slots that they may write to.
     keep : object
-        What has to live as long: the memory that they read.
+        What must be kept alive as long: the memory that they read.
     """
     for slot in slots:
         ring.quarantine(slot)
@@ -65,7 +65,7 @@ def bury(ring: Ring, peers: list[Peer], slots: list[int], keep: object = None) -
 
 
 def visit_graves() -> None:
-    """Give the slots back whose writers have gone meanwhile."""
+    """Release the quarantined slots whose writers are gone."""
     with _lock:
         graves, _graves[:] = list(_graves), []
     for ring, peers, slots, keep in graves:
@@ -87,14 +87,14 @@ class Holder(Protocol):
 
 
 class Reserve:
-    """The part of a budget that is promised to slots and not yet in use.
+    """Counts the bytes of a budget that are promised to slots and not yet in use.
 
     Parameters
     ----------
     ring : Ring or None
-        The slots; None where there is no shared memory.
+        The slots; None without shared memory.
     budget : int
-        Bytes that slots may have in all.
+        The number of bytes that slots may have in total.
     """
 
     def __init__(self, ring: Ring | None, budget: int) -> None:
@@ -102,7 +102,7 @@ class Reserve:
         self.nbytes = 0
 
     def take(self, holder: Holder, nbytes: int) -> bool:
-        """Promise a slot so many bytes; False where the budget has not got them now."""
+        """Promise bytes to a slot; return False if the budget is exhausted."""
         ring = self._ring
         if ring is None or holder.slot is None:
             return True
@@ -116,6 +116,6 @@ class Reserve:
         return True
 
     def give_back(self, holder: Holder) -> None:
-        """End a promise: what is in use is counted by the ring."""
+        """Withdraw a promise, since the ring counts what is in use."""
         self.nbytes -= holder.reserved
         holder.reserved = 0

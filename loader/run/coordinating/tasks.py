@@ -1,6 +1,6 @@
-"""The tasks of a stage, as the coordinator asks for them: blocks are cut, answers taken in, deaths counted.
+"""The interface of a stage's tasks: cutting blocks, receiving answers, counting deaths.
 
-A pipeline's stages have those of `computed`, a writer's seat has orders, a `DataLoader` has whole batches.
+A pipeline's stages use `computed`, a writer's seat has orders, a `DataLoader` has whole batches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Tasks:
-    """What is done with the blocks of a stage."""
+    """How the blocks of a stage are computed."""
 
     block = "a block of rows for one batch"
     """What a block is called in errors."""
@@ -28,40 +28,40 @@ class Tasks:
     """Whether what a worker had been given can be made by another."""
 
     def cut(self, block: Any, memory: Memory, quota: int, workers: int) -> list[Job]:
-        """Cut a block into tasks, for so many workers; its slot may take `quota` bytes."""
+        """Cut a block into tasks for so many workers; its slot may take `quota` bytes."""
         raise NotImplementedError
 
     def take_in(
         self, job: Job, done: Done, layout: Layout | None, tail: memoryview, memory: Memory
     ) -> None:
-        """Put what a worker answered into the block."""
+        """Put a worker's answer into the block."""
         raise NotImplementedError
 
     def unreadable(self, job: Job, error: Exception) -> Exception:
-        """Return the error of a row that could not be unpickled."""
+        """Return the error of a row that cannot be unpickled."""
         return error
 
     def completed(self, block: Any) -> None:
-        """Take note that every row of a block is made."""
+        """Note that every row of a block has been computed."""
 
     def fail(self, block: Any, first: int, rows: int, error: BaseException) -> None:
-        """Make rows errors: they cannot be made."""
+        """Make rows that cannot be computed errors."""
         for row in range(first, first + rows):
             block.errors[row] = error
         block.left -= rows
 
     def died(self, job: Job) -> int | None:
-        """Count a death; return how many there were, or None where the task has to be split to know whose it is."""
+        """Count a death; return the number, or None if the task must be split to find the element that caused it."""
         job.deaths += 1
         return job.deaths
 
     def again(self, job: Job) -> None:
-        """Take note that a task is done again after a death."""
+        """Note that a task is done again after a death."""
 
     def blame(self, job: Job, error: Callable[[str], BaseException]) -> BaseException:
-        """Return the error of what a worker died on, made by `error` of its description."""
+        """Return the error of the element on which a worker died, made by `error` from its description."""
         raise NotImplementedError
 
     def ended(self, how: Exit) -> str:
-        """Return in words how a worker ended."""
+        """Describe how a worker ended."""
         return how.how

@@ -1,4 +1,4 @@
-"""The workers of a dataset's iterator: what they are given when they begin."""
+"""What the workers of a dataset's iterator receive when they start."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ _DATASET = "tundish.loader.dataset"  # which imports us
 
 
 def crew_of(context: Context, options: Options, executor: str, *, clocked: bool = True) -> Crew:
-    """Return what computes for an iterator.
+    """Return the specification of an iterator's workers.
 
     Parameters
     ----------
-    context, options
-        Of the iterator.
+    context : Context
+        The iterator's context.
+    options : Options
+        Its options.
     executor : {"process", "thread"}
-        What a worker is.
+        The kind of worker.
     clocked : bool
-        True: the time that cores were busy is measured.
+        True to measure the time that cores were busy.
     """
     if executor == "thread":
         return Crew(thread=_ThreadMain(context, options, values_now(), clocked=clocked))
@@ -64,7 +66,7 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
 
 
 def _modules(context: Context, payload: Payload) -> list[str]:
-    """Our own modules that a worker will need and does not have, and installed ones."""
+    """Return the modules that a worker needs: this library's, and installed ones."""
     named = [name for name in payload.modules if name.startswith("tundish.")]
     if any(node.expands for node in context.nodes):
         named.append(_DATASET)  # the function makes some
@@ -74,7 +76,7 @@ def _modules(context: Context, payload: Payload) -> list[str]:
 
 
 class _ThreadMain:
-    """The main function of a worker that is a thread."""
+    """The main function of a worker thread."""
 
     def __init__(
         self, context: Context, options: Options, settings: Values, *, clocked: bool
@@ -109,7 +111,7 @@ class _ThreadMain:
 
 
 def _pack(context: Context, parts: Sequence[Part]) -> Payload:
-    """Pack the plan and what goes with it; an error names the node and the object."""
+    """Pack the plan and its companions; an error names the node and the object."""
     try:
         return pack(parts)
     except TypeError:

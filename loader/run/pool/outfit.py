@@ -1,4 +1,4 @@
-"""The outfit of workers that are processes: objects, modules that are imported for them, the moment."""
+"""What worker processes receive: objects, preloaded modules, the moment."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def crew_of_processes(
     threads: int = 1,
     met: Sequence[Met] = (),
 ) -> Crew:
-    """Describe workers that are processes.
+    """Return the specification of worker processes.
 
     Parameters
     ----------
-    entry, config, threads
-        As `Crew` has them; to the config comes the ``moment``.
+    entry, config, threads : str, dict, int
+        As for `Crew`; ``moment`` is added to the config.
     parts : sequence of (str, object)
-        What all of them need.
+        The objects that all workers need.
     start : str or None
-        How they begin, as the user has said.
+        The start method that the user has chosen.
     pack : callable
-        Writes the parts to a file that they map; not called where they are forked with them.
+        Writes the parts to a file that workers map; not called if they are forked with them.
     preload : callable
-        Returns the modules that are imported once for all of them.
+        Returns the modules to import once for all workers.
     policy : {"ship", "error", "ignore"}
-        What is done about globals that were changed.
+        What to do about globals that were changed.
     met : sequence of functions and types
-        Whose globals those that are forked follow; of the others it is known from packing.
+        The functions and types whose globals forked workers follow; for others, packing finds them.
     """
     start = start_method(start)
     payload, modules = None, tuple[str, ...]()
@@ -74,5 +74,5 @@ def crew_of_processes(
 
 
 def moment_of(met: Sequence[Met], policy: str) -> Moment:
-    """Return what holds in this process now: settings, and globals that functions read."""
+    """Return the present settings and globals of this process."""
     return Moment(values_now(), entries_now(met, policy))

@@ -1,4 +1,4 @@
-"""A worker as the coordinator sees it, and the tasks it has been given."""
+"""Workers as the coordinator sees them, and their tasks."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ _STARTING_S = 1.0
 
 @dataclass(frozen=True)
 class Crew:
-    """The description of a pool's workers: the same for all of them.
+    """The specification of a pool's workers, the same for all of them.
 
     Parameters
     ----------
     entry : str
-        ``module:function`` that a process calls with its descriptors (channel, arena if there is
+        ``module:function`` that a worker process calls with its descriptors (channel, arena if there is
         one, payload) and its config.
     config : dict
-        What `entry` is told, beside how to open its channel and arena, and its ``seat``.
+        The arguments of `entry`, in addition to how to open channel and arena, and ``seat``.
     payload : Payload or None
-        What all of them need, once.
+        The objects that all workers need.
     threads : int
-        How many threads a library may use within one.
+        The number of threads that a library may use within a worker.
     preload : tuple of str
-        Modules that are imported once for all of them.
+        Modules to import once for all workers.
     start : {"zygote", "spawn", "fork"}
-        How they begin.
+        How workers start.
     objects : tuple or None
-        What all of them need, where they are forked with it: in the place of a payload.
+        The objects that all workers need, if they are forked with them and there is no payload.
     met : tuple of functions and types
-        Whose globals they follow.
+        The functions and types whose globals they follow.
     answer : callable or None
-        Answers what a worker asks; returns the answer and what the user is to be warned of.
+        Answers workers' questions; returns the answer, and warnings for the user.
     thread : callable or None
-        Workers are threads of this process, which run this with their channel and the arena.
+        If workers are threads: their main function, called with channel and arena.
     """
 
     entry: str = ""
@@ -70,32 +70,32 @@ class Crew:
 
 @dataclass(eq=False)
 class Job:
-    """A task that was given out, until it is done.
+    """A task that was handed out and is not done.
 
     Parameters
     ----------
     task : Task
-        Its record; slot sizes are put in when it is sent.
+        Its record; slot sizes are filled in when it is sent.
     tail : bytes
-        Its items.
+        Its encoded items.
     block : object
-        Whose rows it makes.
+        The block whose rows it computes.
     deaths : int
-        Workers that died on it, while it was of one element.
+        The number of workers that died on it, while it was a single element.
     cost : float
-        About how long it takes, in seconds.
+        Its approximate duration, in seconds.
     prefer : object
         A worker that has an open stream for it.
     seat : int or None
-        The seat of the only worker that may do it.
+        The seat of the only worker that may do it; None for any.
     is_order : bool
-        Whether a writer does it.
+        True if it is an order for a writer.
     progress : int or None
-        Which of its elements was begun last, where the worker was asked to say so.
+        The element that was begun last, if the worker was asked to report it.
     held : list of int
         Slots that its items were written to.
     roots : list of numpy.ndarray
-        Memory that its items lie in: it may not be granted again before the worker has answered.
+        Memory of its items, which may not be granted again before the worker has answered.
     """
 
     task: Task
@@ -112,41 +112,41 @@ class Job:
 
 
 class Owner(Protocol):
-    """The user of a pool."""
+    """The interface of a pool's owner, which receives answers."""
 
     moved: bool
     """Whether an answer was what a wait without a timeout is for."""
 
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
-        """Take note that a task was done."""
+        """Process the answer to a task."""
 
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
-        """Take note that a task needs a larger slot, or one to itself."""
+        """Handle a task that needs a larger slot, or one to itself."""
 
     def hand_out(self, jobs: list[Job]) -> None:
-        """Hand out tasks again that no worker was there for."""
+        """Send tasks again for which there was no worker."""
 
     def lost(self, jobs: list[Job], begun: Job | None, how: Exit) -> None:
-        """Take note that a worker died and left these jobs; it had begun one of them."""
+        """Handle the death of a worker that had these tasks; it had begun one of them."""
 
 
 class Peer:
     """A worker as the coordinator sees it.
 
-    Its name is its own; its seat goes to whoever replaces it.
+    Its name is unique; its seat passes to its replacement.
 
     Attributes
     ----------
     load : float
-        Seconds of work that it has been given; more while it starts.
+        Seconds of work that it has; more while it starts.
     leaving : bool
-        Whether it is to go when it has done what it was given.
+        True if it exits when its tasks are done.
     writes : bool
-        Whether it is a writer, which gets orders and nothing else.
-    tasks, rows, busy_s, cpu_s, since
+        True if it is a writer, which only gets orders.
+    tasks, rows, busy_s, cpu_s, since : int or float
         What it has done, and since when, by ``perf_counter``.
     queued_s : float
-        How long it had been without a core when it said that it is ready: a start, and no work.
+        How long it had waited for a core when it reported ready, while starting.
     """
 
     __slots__ = (
@@ -189,7 +189,7 @@ class Peer:
         self.sentinel: int | None = None
 
     def measured(self) -> WorkerStats:
-        """Return what the worker has done."""
+        """Return the worker's statistics."""
         from tundish.loader.watch.stats import WorkerStats  # noqa: PLC0415 - if somebody asks
 
         alive_s = time.perf_counter() - self.since
@@ -198,7 +198,7 @@ class Peer:
         return WorkerStats(self.name, pid, *done, self._queued(runner) if runner else 0.0)
 
     def up(self, pid: int) -> None:
-        """Take note that the worker has said that it is ready, and in which process it is."""
+        """Note that the worker has reported ready, and its process id."""
         self.ready, self.pid = True, pid
         self.load = max(0.0, self.load - _STARTING_S)
         runner = self.runner()
@@ -208,14 +208,14 @@ class Peer:
         return max(0.0, queued_s(*runner) - self.queued_s)
 
     def runner(self) -> Runner | None:
-        """Name the worker as the system knows it; None before it is up."""
+        """Return the worker's process and thread; None before it is up."""
         if self.thread is not None:
             native = self.thread.native_id
             return None if native is None else Runner(os.getpid(), native)
         return None if self.pid is None else Runner(self.pid)
 
     def is_gone(self, wait_s: float) -> bool:
-        """Return True if it certainly writes no more; a killed process is waited for."""
+        """Return True if it certainly writes no more; waits for a killed process."""
         if self.thread is not None:
             self.thread.join(max(0.0, wait_s))
             return not self.thread.is_alive()

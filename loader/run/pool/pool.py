@@ -1,8 +1,8 @@
-"""The workers of one iterator: started, fed, listened to, replaced when they die.
+"""The pool of one iterator's workers: started, given tasks, replaced when they die.
 
-The pool knows tasks and records, not what they mean: it hands each task to the least loaded
-worker, gives what workers answer to its owner, and says which tasks a dead worker leaves behind.
-All of it happens in calls of the consumer's thread; a death is noticed by the wait for data.
+The pool does not know what tasks mean: it hands each to the least loaded
+worker, passes workers' answers to its owner, and reports the tasks that a dead worker leaves.
+Everything happens in calls of the consumer's thread; the wait for data also notices deaths.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ class Pool:
     Parameters
     ----------
     size : int
-        How many.
+        The number of workers.
     arena : Arena or None
         The shared memory.
     crew : Crew
-        What a worker is.
+        The specification of workers.
     owner : Owner
-        Who is told.
+        Receives answers.
     writers : int
-        How many more there are that get orders, and nothing else.
+        The number of additional workers that only get orders.
     trace : Trace, optional
-        Where every message is noted; it is closed with the pool.
+        Records every message; it is closed with the pool.
     """
 
     def __init__(
@@ -125,18 +125,18 @@ class Pool:
     # -- workers -------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Start as many as there are to be."""
+        """Start workers up to the wanted number."""
         for writes, count in ((False, self.size), (True, self._writers)):
             for _ in range(count - len(self._of(writes=writes))):
                 self._start(writes=writes)
 
     def _check_spare(self) -> None:
-        """Refuse to take the last descriptors: each worker that begins sends one more, others are the consumer's."""
+        """Raise before descriptors run out: each new worker sends one more, and the consumer needs some."""
         if self._crew.thread is None:
             check_spare(_SPARE + sum(peer.sentinel is None for peer in self._peers))
 
     def _refill(self) -> None:
-        """Start those that are missing; where that cannot be done, once more in a while."""
+        """Start missing workers; if that fails, retry after a while."""
         try:
             with descriptors_for("a worker in the place of one that died"):
                 self._fill()
@@ -145,13 +145,13 @@ class Pool:
             raise
 
     def _of(self, *, writes: bool) -> list[Peer]:
-        """The workers, or the writers, that are to stay."""
+        """Return the workers, or the writers, that are to stay."""
         return [p for p in self._peers if p.writes == writes and not p.leaving]
 
     def resize(self, size: int) -> None:
-        """Have another number of workers: new ones start, or the least loaded go, at once or when they are done.
+        """Change the number of workers: start new ones, or let the least loaded go when they are done.
 
-        Where the system has no more processes or descriptors, it stays below those that there are.
+        If the system has no more processes or descriptors, the number stays smaller.
         """
         self.size = size
         with uninterrupted():
@@ -170,7 +170,7 @@ class Pool:
             self._owner.hand_out(orphans)
 
     def _part(self) -> None:
-        """Part from workers that are too many."""
+        """Release surplus workers."""
         for peer in sorted(self._of(writes=False), key=_LOAD)[: max(0, self._here - self.size)]:
             peer.leaving = True
             if not peer.jobs:
@@ -181,7 +181,7 @@ class Pool:
         return len(self._of(writes=False))
 
     def _let_go(self, peer: Peer) -> None:
-        """Part from a worker that has nothing to do: it ends when its channel is closed."""
+        """Release a worker without tasks: it exits when its channel is closed."""
         self._forget(peer)
         if peer.process is not None:
             peer.process.kill()
@@ -203,46 +203,46 @@ class Pool:
             self._poller.register(process.sentinel, peer)
 
     def measured(self) -> tuple[WorkerStats, ...]:
-        """Return what each worker has done; those that are gone are left out."""
+        """Return the statistics of each worker that is alive."""
         return tuple(peer.measured() for peer in self._peers if not peer.writes)
 
     def runners(self) -> list[Runner]:
-        """The workers that are up, as the system knows them."""
+        """Return the processes and threads of the workers that are up."""
         found = (peer.runner() for peer in self._peers if not peer.writes)
         return [each for each in found if each is not None]
 
     def pids(self) -> list[int]:
-        """The processes that are known to run."""
+        """Return the ids of the processes that are known to run."""
         if not self._closed:
             self._recruiting.pump()
         return [p.process.pid for p in self._peers if p.process is not None and p.process.pid]
 
     @property
     def starting(self) -> int:
-        """The number of workers that have not said yet that they are up."""
+        """The number of workers that have not reported ready."""
         return sum(not (peer.ready or peer.writes) for peer in self._peers)
 
     @property
     def is_fresh(self) -> bool:
-        """True if a worker has not done a task yet: the first ones import."""
+        """True if a worker has not done a task yet: the first ones import modules."""
         return any(not (peer.tasks or peer.writes) for peer in self._peers)
 
     def jobs(self) -> list[Job]:
-        """Tasks that nobody has answered."""
+        """Return all unanswered tasks."""
         return [*self._orphans, *self._unanswered, *(j for p in self._peers for j in p.jobs)]
 
     @property
     def writing(self) -> list[Peer]:
-        """The writers."""
+        """Return the writers."""
         return [peer for peer in self._peers if peer.writes]
 
     # -- tasks ---------------------------------------------------------------------------------
 
     def define(self, number: int, flag: int, where: Any) -> None:
-        """Say what a stage computes, as its workers understand it: they are told when they need it.
+        """Define a stage by its number; workers are told when they need it.
 
-        A number may be given again when its stage is done with: what comes over a channel is in
-        order, so tasks that were given out before still find the old one.
+        A number may be reused when its stage is finished: messages over a channel arrive in
+        order, so earlier tasks still find the old definition.
         """
         for peer in self._peers:
             peer.known.discard(number)
@@ -250,11 +250,11 @@ class Pool:
         self._stages[number] = RECORD.pack(Kind.STAGE, flag, 0, number, len(tail)) + tail
 
     def by_load(self) -> list[Peer]:
-        """The workers, the least loaded first."""
+        """Return the workers, the least loaded first."""
         return sorted(self._peers, key=_LOAD)
 
     def submit(self, jobs: list[Job]) -> None:
-        """Hand out tasks, each to the least loaded worker, one message a worker."""
+        """Send tasks, each to the least loaded worker, in one message a worker."""
         before, self.cut = self.cut, True
         parts: dict[Peer, list[bytes]] = {}
         sizes: dict[Peer, int] = {}
@@ -317,12 +317,12 @@ class Pool:
     # -- waiting -------------------------------------------------------------------------------
 
     def pump(self, timeout_s: float | None = 0.0) -> None:
-        """Take in what workers have answered.
+        """Process workers' answers.
 
         Parameters
         ----------
         timeout_s : float or None
-            How long to wait for something; None: until an answer has moved the owner, or none is to come.
+            How long to wait for something; None: until an answer has changed something, or none is to come.
         """
         self.waited_s = 0.0
         while True:
@@ -352,7 +352,7 @@ class Pool:
                 return
 
     def _start_again(self, timeout_s: float | None) -> float | None:
-        """Start workers whose time has come; gives how long to wait at most, for the next ones' time."""
+        """Start workers whose retry is due; return how long to wait until the next is."""
         now = time.monotonic()
         due = [t for t in self.starts if t <= now]
         self.starts = [t for t in self.starts if t > now]
@@ -374,7 +374,7 @@ class Pool:
             self._poller.modify(peer.channel.fileno(), peer)
 
     def _receive(self, peer: Peer, *, waiting: bool) -> None:
-        """Read what a worker has sent; who waits for it reads one message, which is all there is most often."""
+        """Read a worker's messages: one if somebody waits for it, since there is rarely more than one."""
         dead = False
         before, self.cut = self.cut, True
         try:
@@ -467,13 +467,13 @@ class Pool:
                 self._trace("<-", peer.name, Kind(kind).name, **about)
 
     def _layout(self, told: bytes) -> Layout:
-        """A layout, the same object for all workers that tell it: to compare two takes longer."""
+        """Return a layout, the same object for all workers that send it, so that comparing is fast."""
         if told not in self._layouts:
             self._layouts[told] = Layout(*decode(bytearray(told)))
         return self._layouts[told]
 
     def _answer(self, peer: Peer, question: bytes) -> None:
-        """Answer a worker that is beginning; it does nothing before it has been told."""
+        """Answer a starting worker's question; the worker waits for the answer."""
         assert self._crew.answer is not None
         answer, warned_of = self._crew.answer(question)
         self._send(peer, RECORD.pack(Kind.TOLD, 0, 0, 0, len(answer)) + answer)
@@ -482,7 +482,7 @@ class Pool:
     # -- deaths --------------------------------------------------------------------------------
 
     def _dead(self, peer: Peer) -> None:
-        """Bury a worker: sure that it writes no more, give its tasks back, start another."""
+        """Handle a worker's death: make sure that it writes no more, return its tasks, start another."""
         self._forget(peer)
         how = Exit(0, "its thread ended", "")
         if peer.process is not None:
@@ -536,14 +536,14 @@ class Pool:
             peer.process.kill()
 
     def close(self, wait_s: float = 0.25, *, linger: bool = False) -> list[Peer]:
-        """End all workers at once; those not known to be gone when this returns.
+        """End all workers at once; return those not known to be gone.
 
         Parameters
         ----------
         wait_s : float
             How long to wait for them.
         linger : bool
-            Let those in the writers' seats do what they were given; they end then by themselves.
+            True to let writers finish their orders; they exit afterwards.
         """
         if self._closed:
             return []

@@ -1,4 +1,4 @@
-"""Recruiting of workers: processes that the launcher starts, or threads of this one; and descriptors for them."""
+"""Starting of workers: processes started by the launcher, or threads; and checks of spare descriptors."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Recruiting:
     Parameters
     ----------
     crew : Crew
-        What a worker is.
+        The specification of workers.
     arena : Arena or None
         The shared memory.
     poller : Poller
-        Says when the launcher has news, by `LAUNCHER`.
+        Reports under the token `LAUNCHER` that the launcher has messages.
     """
 
     def __init__(self, crew: Crew, arena: Arena | None, poller: Poller) -> None:
@@ -50,7 +50,7 @@ class Recruiting:
             self._watch()
 
     def _found(self) -> Launcher:
-        """The process's launcher; or one of this pool's own, which forks this process as it is now."""
+        """Return the process's launcher; or one of this pool's own, which forks this process as it is now."""
         crew = self._crew
         if crew.objects is None:
             return launcher(crew.threads, crew.start)
@@ -58,7 +58,7 @@ class Recruiting:
         return Template(crew.threads, crew.objects)
 
     def close(self, *, linger: bool) -> None:
-        """End what is this pool's own, with all its workers; or when the last of those that linger has ended."""
+        """End the pool's own launcher with all its workers; with `linger`, when the last of those has ended."""
         if isinstance(self._launcher, Template):
             if linger:
                 self._launcher.leave()
@@ -75,17 +75,17 @@ class Recruiting:
             self._launcher_fd = fd
 
     def pump(self) -> None:
-        """Take in what the launcher has told: pids, sentinels and exits."""
+        """Process the launcher's reports: pids, sentinels and exits."""
         if self._launcher is not None:
             self._launcher.pump()
 
     def hear(self) -> None:
-        """Take in the news that the poller has told of; the launcher may have ended with them."""
+        """Process reports that the poller has announced; the launcher may have ended."""
         self._launcher.pump()
         self._watch()
 
     def start(self, seat: int, *, writes: bool) -> Peer:
-        """Start a worker; nothing is waited for."""
+        """Start a worker, without waiting."""
         ours, theirs = Channel.pair(self._kind)
         try:
             return self._started(ours, theirs, seat, writes=writes)
@@ -146,7 +146,7 @@ SHORT = (errno.EMFILE, errno.ENFILE)
 
 @contextlib.contextmanager
 def descriptors_for(what: str) -> Iterator[None]:
-    """Add to the error of a lack of descriptors what they were wanted for."""
+    """Add the purpose to an error that says descriptors ran out."""
     try:
         yield
     except OSError as error:
@@ -156,7 +156,7 @@ def descriptors_for(what: str) -> Iterator[None]:
 
 
 def too_many(number: int | None, what: str) -> OSError:
-    """Make the error of a process, or a system, without descriptors."""
+    """Return the error of a process, or a system, without free descriptors."""
     remedy = "close files, use fewer workers, or raise the limit"
     if number == errno.EMFILE and sys.platform != "win32":
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -165,7 +165,7 @@ def too_many(number: int | None, what: str) -> OSError:
 
 
 def check_spare(count: int) -> None:
-    """Raise where fewer than `count` descriptors are left: the consumer needs those.
+    """Raise if fewer than `count` descriptors are free, which the consumer needs.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A worker's end of its channel: messages that have come, and answers that are sent together."""
+"""A worker's end of its channel: messages received, and answers that are sent together."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Outbox:
         self._flushed = time.perf_counter()
 
     def say(self, record: bytes, tail: bytes = b"") -> None:
-        """Add a record; what is there is sent if it would not fit with the others."""
+        """Add a record; if it does not fit with the collected ones, send those first."""
         limit = self._channel.max_message
         size = len(record) + len(tail)
         if limit is not None and self._nbytes + size > limit:
@@ -64,23 +64,23 @@ class Outbox:
         nbytes: int = 0,
         encoded: int = 0,
     ) -> None:
-        """Say what became of a task: DONE or NEED."""
+        """Add the answer to a task: DONE or NEED."""
         micros, busy = min(int(took_s * 1e6), _MOST_MICROS), min(int(busy_s * 1e6), _MOST_MICROS)
         fields = (kind, flags, task.stage, task.block, task.first, task.rows, layout, micros, busy)
         self.say(DONE.pack(*fields, len(tail), nbytes, encoded), tail)
 
     def begins(self, element: int) -> None:
-        """Say at once which element of a task is begun: should this process die now, it is that one's fault."""
+        """Report at once which element of a task is begun: if this process dies now, that element caused it."""
         self.say(RECORD.pack(Kind.PROGRESS, 0, 0, element, 0))
         self.flush()
 
     def flush_if_due(self) -> None:
-        """Send if it is much, or if it has waited."""
+        """Send if there is much to send, or it has waited."""
         if self._nbytes > _FLUSH_BYTES or time.perf_counter() - self._flushed > _FLUSH_S:
             self.flush()
 
     def flush(self) -> None:
-        """Send."""
+        """Send all collected records."""
         if self._records:
             with contextlib.suppress(*([ChannelClosed] if self.tolerant else [])):
                 self._channel.send(b"".join(self._records))
@@ -90,7 +90,7 @@ class Outbox:
 
 
 class Inbox:
-    """The messages that have come for a worker: those that arrive before an answer wait.
+    """The messages received by a worker; those that arrive before an answer are queued.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Inbox:
         return message
 
     def ask(self, question: Any) -> Any:
-        """Ask the coordinator something; raise what it answers if that is an exception."""
+        """Ask the coordinator a question; raise the answer if it is an exception."""
         tail = pickle.dumps(question)
         self._channel.send(RECORD.pack(Kind.ASK, 0, 0, 0, len(tail)) + tail)
         while True:
@@ -126,7 +126,7 @@ class Inbox:
 
 
 def input_of(tail: bytes | memoryview, arena: Arena | None) -> Any:
-    """The input of a task: what the tail has, or the slot that it names."""
+    """Decode the input of a task from its tail, or from the slot that it names."""
     if not tail[0]:
         return tail[1:]
     assert arena is not None

@@ -1,4 +1,4 @@
-"""Marks of what was verified of snapshots, shared with workers: none of them verifies a batch again."""
+"""Sharing the marks of verified snapshot batches with workers, so that none verifies a batch again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _current: list[Arena] = []
 
 
 def shared_marks() -> Arena | None:
-    """Return the memory to send to a worker; None where no snapshot was read, or nothing can be shared."""
+    """Return the memory to send to a worker; None if no snapshot was read, or memory cannot be shared."""
     if not is_used():
         return None
     with _lock:
@@ -32,7 +32,7 @@ def shared_marks() -> Arena | None:
 
 
 def take_marks(fd: int, stride: int) -> None:
-    """Use the consumer's memory in a worker, which was sent a descriptor of it."""
+    """Use the consumer's memory in a worker, from a received descriptor."""
     _current[:] = [Arena.attach(fd, stride, 1)]
     verified().share(_current[0].root(0, NBYTES), new=False)
 

@@ -33,7 +33,7 @@ class Kind(IntEnum):
 
 
 class Items(IntEnum):
-    """The ways in which a task names its elements."""
+    """How a task names its elements."""
 
     RANGE = 0  # start and step
     INDICES = 1  # int64 in the tail
@@ -121,7 +121,7 @@ INLINE_EXTRA = 32768
 
 
 def share_offset(stride: int, first: int, total: int) -> int:
-    """Return where in a slot a task of a block with several has its own share for an encoded part."""
+    """Return the offset in a slot of a task's own share for an encoded part."""
     half = stride // 2
     return (half + half // total * first) // 4096 * 4096
 

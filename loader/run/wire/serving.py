@@ -1,6 +1,6 @@
-"""A worker's loop: it takes orders from a channel, and answers over it.
+"""A worker's loop: receives messages from a channel, and answers.
 
-What is computed is another's affair: a pipeline's `Worker`, a `DataLoader`'s `LoaderWorker`.
+Subclasses define what is computed: a pipeline's `Worker`, a `DataLoader`'s `LoaderWorker`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Serving:
     channel : Channel
         The worker's end.
     forks : bool
-        Whether this is a process of its own: a child that the user's function forks and that
-        comes back is ended.
+        True for a process of its own: a child that the user's function forks and that
+        returns is ended.
     """
 
     def __init__(self, channel: Channel, *, forks: bool = True) -> None:
@@ -51,7 +51,7 @@ class Serving:
         Parameters
         ----------
         inbox : Inbox, optional
-            Has messages that came while the worker was being made.
+            Messages that arrived while the worker was being made.
         """
         inbox = inbox or Inbox(self._channel)
         tail = self._complaint()
@@ -65,7 +65,7 @@ class Serving:
                 self._outbox.flush()
 
     def take(self, message: bytes | memoryview) -> None:
-        """Do what a message says, record after record."""
+        """Process the records of a message."""
         at, end = 0, len(message)
         while at < end:
             if message[at] == Kind.STAGE:
@@ -83,15 +83,15 @@ class Serving:
             self._outbox.flush_if_due()
 
     def _complaint(self) -> bytes:
-        """Return the packed error that the first task will have, nothing if the worker is ready."""
+        """Return the pickled error for the first task; empty if the worker is ready."""
         return b""
 
     def _open_stage(self, number: int, flag: int, what: Any) -> None:
-        """Get ready for the tasks of a stage."""
+        """Prepare the tasks of a stage."""
         raise NotImplementedError
 
     def _task(self, task: Task, tail: bytes | memoryview) -> None:
-        """Do a task, and say so."""
+        """Do a task, and answer it."""
         raise NotImplementedError
 
 
@@ -100,19 +100,19 @@ Make = Callable[[Channel, "Arena | None", Luggage, dict[str, Any]], Serving]
 
 
 def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) -> int:
-    """Be a worker process: the body of the entries that the launcher calls.
+    """Run a worker process: the body of the launcher's entries.
 
     Parameters
     ----------
     fds : list of int
-        Channel, arena if there is one, what was verified of snapshots if one was read, payload
-        unless the worker was forked with what it needs.
+        Channel, arena if there is one, the table of verified batches if a snapshot was read, payload
+        unless the worker was forked with its objects.
     config : bytes
         Pickled settings.
     make : callable
-        Makes the worker. What it raises is told to the coordinator.
+        Makes the worker. Its error is sent to the coordinator.
     daemon : bool, default False
-        Whether `multiprocessing` is to refuse it children.
+        True if `multiprocessing` is to refuse it children.
 
     Returns
     -------
@@ -148,6 +148,6 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
 
 
 def _interrupt(*_: object) -> None:
-    """Interrupt what is computed; a worker that waits for its next task is not interrupted."""
+    """Interrupt a computation; a worker that waits for a task is not interrupted."""
     if _COMPUTING[0]:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The input of a task as a worker is told it: items as `tundish.loader.protocols.task_inputs` opens them."""
+"""Encoding of a task's input; `tundish.loader.protocols.task_inputs` decodes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Ordered:
-    """An input that is no element, and that names rows in shared memory."""
+    """An input other than an element, which may refer to rows in shared memory."""
 
     __slots__ = ()
 
@@ -25,12 +25,12 @@ class Ordered:
         raise NotImplementedError
 
     def told(self) -> Any:
-        """Return what the worker is told; its ``opened(arena)`` gives back what was meant."""
+        """Return the encoded form; its ``opened(arena)`` returns the decoded object."""
         raise NotImplementedError
 
 
 def roots_of(item: Any) -> list[np.ndarray]:
-    """Return the memory that a worker reads when it is told of an item."""
+    """Return the shared memory that a worker reads for an item."""
     kind = type(item)
     if kind is tuple:
         return [root for x in item for root in roots_of(x)]
@@ -43,7 +43,7 @@ def roots_of(item: Any) -> list[np.ndarray]:
 
 
 def roots_of_all(items: Sequence[Any]) -> list[np.ndarray]:
-    """Return the memory that a worker reads when it is told of items."""
+    """Return the shared memory that a worker reads for items."""
     if isinstance(items, Pieces):
         sources = [source for source, _, _ in items.stretches]
         return [
@@ -55,7 +55,7 @@ def roots_of_all(items: Sequence[Any]) -> list[np.ndarray]:
 
 
 def tell_all(items: Sequence[Any]) -> list[Any]:
-    """Return items as a worker is told them: rows of one block at once, those without a fixed size as one `InlineValues`."""
+    """Encode items: rows of one block together, those without a fixed size as one `InlineValues`."""
     told: list[Any] = []
     if isinstance(items, Pieces):
         for source, first, stop in items.stretches:
@@ -77,7 +77,7 @@ def tell_all(items: Sequence[Any]) -> list[Any]:
 
 
 def tell(item: Any) -> Any:
-    """Return an item as a worker is told it."""
+    """Encode an item."""
     kind = type(item)
     if kind is tuple:
         return tuple([tell(x) for x in item])

@@ -1,4 +1,4 @@
-"""A worker's answers: the rows of a task are made and lie here, or its slot may not grow that far."""
+"""A worker's answers: computed rows, or a request for a larger slot."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class Answers:
     Parameters
     ----------
     arena : Arena or None
-        Where what does not fit into a message goes.
+        Receives what does not fit into a message.
     outbox : Outbox
-        Where it is said.
+        Sends the answers.
     blocks : Blocks
         Knows the numbers of layouts.
     context : Context
-        Of the iterator; what was counted and timed is told with the rows.
+        The iterator's context, whose counts and times are sent with the rows.
     cpu : callable
-        How long this worker has used a core.
+        Returns how long this worker has used a core.
     """
 
     def __init__(
@@ -67,28 +67,28 @@ class Answers:
         self._told_at = 0.0
 
     def need(self, task: Task, need: NeedsMore) -> None:
-        """Say that a task needs a larger slot, or one to itself."""
+        """Report that a task needs a larger slot, or one to itself."""
         flags = EXTRA if need.alone else 0
         self._outbox.answer(Kind.NEED, task, flags, nbytes=need.nbytes)
 
     def done(self, task: Task, rows: Rows, began: float, cpu: float, flags: int) -> float:
-        """Say what a task has made; return how long a core was busy with it.
+        """Send a task's rows; return how long a core was busy with it.
 
         Parameters
         ----------
         task : Task
-            Which.
+            The task.
         rows : Rows
-            What it has made.
+            Its rows.
         began, cpu : float
-            When it began, and what had been used of a core by then.
+            When it began, and the core time used by then.
         flags : int
-            What else there is to say.
+            Flags of the answer.
 
         Raises
         ------
         NeedsMore
-            What belongs to the rows does not fit into the slot; nothing has been said.
+            Leaves outside the columns do not fit into the slot; nothing has been sent.
         """
         layout, tail = rows.layout, b""
         watch = self._context.watch
@@ -132,7 +132,7 @@ class Answers:
         return busy_s
 
     def _encode(self, rows: Rows) -> Encoded:
-        """Return the encoded part; an element that cannot be encoded becomes its own error."""
+        """Encode what is outside the columns; an element that cannot be encoded becomes its own error."""
         while True:
             body = (
                 rows.drops, rows.errors, rows.events, rows.extras, rows.elements, rows.notes, rows.told
@@ -162,7 +162,7 @@ class Answers:
 
 
 def _write_share(arena: Arena, task: Task, layout: Layout | None, piece: Encoded) -> int:
-    """Write the encoded part into the slot; the bytes of it that are now in use, if they are known."""
+    """Write the encoded part to the slot; return the bytes of it in use, if known."""
     alone = task.rows == task.total
     if alone:
         offset = align(layout.nbytes if layout is not None else 0)

@@ -1,4 +1,4 @@
-"""The inputs of a task and the place of its rows: a block is laid out after its first element."""
+"""Decoding of a task's inputs, and the layout of its rows, which follows from the first element."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class Blocks:
-    """Lays out the blocks that a worker makes rows of, and tells each new layout once.
+    """Lays out the blocks whose rows a worker computes, and sends each new layout once.
 
     Parameters
     ----------
     arena : Arena or None
-        None where there is no shared memory: everything travels over the channel.
+        None without shared memory: everything is sent over the channel.
     outbox : Outbox
-        Where a layout is told.
+        Sends layouts.
     """
 
     def __init__(self, arena: Arena | None, outbox: Outbox) -> None:
@@ -46,11 +46,11 @@ class Blocks:
         self._layouts: dict[tuple[Any, ...], tuple[int, Layout]] = {}
 
     def number_of(self, layout: Layout) -> int:
-        """Return the number by which a layout was told."""
+        """Return the number under which a layout was sent."""
         return self._layouts[layout.tree, layout.keys, layout.rows][0]
 
     def begin(self, rows: Rows, task: Task, element: Any) -> Any:
-        """Lay out a block after its first element; return a function that writes an element."""
+        """Lay out a block by its first element; return a function that writes an element."""
         leaves, tree = flatten(element)
         keys = tuple([leaf_key(leaf) for leaf in leaves])
         known = self._layouts.get((tree, keys, task.total))
@@ -94,14 +94,14 @@ class Blocks:
 
 
 class Inputs:
-    """Reads the items of tasks.
+    """Decodes the items of tasks.
 
     Parameters
     ----------
     arena : Arena or None
-        Where some of them lie.
+        The memory that contains some of them.
     context : Context
-        Is told what comes with them: elements that take a replay.
+        Receives elements that come with them because they need a replay.
     """
 
     def __init__(self, arena: Arena | None, context: Context) -> None:
@@ -116,7 +116,7 @@ class Inputs:
         return self.decoded(tail)
 
     def decoded(self, tail: bytes | memoryview, *, private: bool = False) -> list[Any]:
-        """The items of a tail, or of the slot that it names; `private`: as this process's own."""
+        """Return the items of a tail, or of the slot that it names; with `private`, as copies."""
         # A copy: functions may change what they are given, and the task may have to be run again.
         items, captured = decode(bytearray(input_of(tail, self._arena)))
         self._context.captured.update(captured)

@@ -1,6 +1,6 @@
-"""The elements of a task's items, each written into its row while it is in the cache.
+"""Evaluation of a task's items, each written into its row while it is in the cache.
 
-One after another, or many at once: of one cheap function over a range, or rows of tables.
+Items are evaluated one by one, or many at once: a cheap function over a range, or rows of tables.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 
 class Evaluation:
-    """Makes the rows of tasks.
+    """Computes the rows of tasks.
 
     Parameters
     ----------
     context : Context
-        Of the iterator.
+        The iterator's context.
     blocks : Blocks
-        Lays out where they go.
+        Lays out the rows.
     deadline : float or None
-        How long an element may take, in seconds; the process ends after that.
+        Seconds that an element may take, after which the process ends.
     """
 
     def __init__(self, context: Context, blocks: Blocks, *, deadline: float | None) -> None:
         self._context, self._blocks, self._deadline = context, blocks, deadline
 
     def rows(self, stage: StageEvaluator, task: Task, items: Sequence[Any], *, timed: bool) -> Rows:
-        """Evaluate the items; where they are timed with a clock around each node, or around all."""
+        """Evaluate the items; with `timed`, with a clock around each node, or around all."""
         if not timed:
             return self._evaluated(stage, task, items, stage.value)
         if not stage.whole:
@@ -102,7 +102,7 @@ class Evaluation:
     def _sweep(
         self, stage: StageEvaluator, task: Task, items: range, rows: Rows
     ) -> tuple[int, Any]:
-        """Evaluate elements of one cheap function; stop after the first that fails."""
+        """Evaluate items with one cheap function, up to the first that fails."""
         raw: list[bool] = []
         elements, k = stage.sweep(items, stage.pass_, raw), task.first
         write: Any = None
@@ -144,7 +144,7 @@ class Evaluation:
     def _gathered(
         self, gather: Gather, pass_: int, task: Task, items: Sequence[Any], rows: Rows
     ) -> bool:
-        """Write the elements of all items as columns; False where each has to be made by itself."""
+        """Write all items' elements as columns; return False if each has to be made separately."""
         refs = items if type(items) is range else refs_of_rows(items)
         columns = None if refs is None else gather(refs, pass_)
         if columns is None:

@@ -1,4 +1,4 @@
-"""The stages that a worker computes: the work of each on an item, compiled once for all its passes."""
+"""The stages that a worker computes, each compiled once for all its passes."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ class StageEvaluator:
     Parameters
     ----------
     value, identity : callable
-        Of `compile_values`; for a stream the inner plan of an item.
+        The evaluator and the identity, from `compile_values`; for a stream, of an item's inner plan.
     is_stream : bool
-        Whether it reads inner datasets.
+        True if it reads inner datasets.
     placed : bool
-        Whether their elements are named by places.
+        True if their elements are named by offsets in a file.
     in_turn : int
-        How many of them are read in turn.
+        The number of them that are read in turn.
 
     Attributes
     ----------
     pass_ : int
         The number of the pass.
     sweep : callable or None
-        Gives the elements of a whole range of items.
+        Computes the elements of a range of items.
     gather : Gather or None
-        Gives columns of the elements of many items.
+        Computes the columns of many items' elements.
     read : callable or None
         Reads the records of many items before they are evaluated.
     timed : Value or None
-        As `value`, and times each node.
+        Like `value`, with each node timed.
     turns : TimingSchedule or None
-        Says which tasks are to be timed.
+        Chooses the tasks to time.
     """
 
     __slots__ = (
@@ -89,22 +89,22 @@ class StageEvaluator:
         return self.sweep is not None or self.gather is not None
 
     def error(self, error: Exception, item: Any, where: str) -> bytes:
-        """An item's error as it is told: with where the element comes from, and who computed it."""
+        """Return an item's pickled error, with its element's origin and who computed it."""
         origin = describe_origin(*self.identity(ref_of(item), self.pass_))
         return dumps_exception(add_origin(error, origin, where))
 
 
 class Stages:
-    """The stages that a worker has been told of.
+    """The stages that a worker knows.
 
     Parameters
     ----------
     context : Context
-        Of the iterator.
+        The iterator's context.
     open_inner : callable
-        How a `flat_map`'s inner dataset is read.
+        Opens the inner dataset of a `flat_map`.
     one_by_one : bool
-        Whether each element is to be computed by itself, since each has a deadline.
+        True if each element must be computed separately, because it has a deadline.
     """
 
     def __init__(self, context: Context, open_inner: OpenInner, *, one_by_one: bool) -> None:
@@ -114,7 +114,7 @@ class Stages:
         self._compiled: dict[tuple[int, int, int], StageEvaluator] = {}
 
     def open(self, number: int, flag: int, what: tuple[int, int, int]) -> StageEvaluator:
-        """Get ready for a stage: its node, its base and its pass."""
+        """Prepare a stage from its definition: its node, its base and its pass."""
         node, base, pass_ = what
         compiled = (flag, node, base)
         if compiled not in self._compiled:
@@ -127,7 +127,7 @@ class Stages:
         return self._stages[number]
 
     def _compile(self, is_stream: int, node: int, base: int) -> StageEvaluator:
-        """Compile a stage of some nodes, for any pass."""
+        """Compile a stage from its nodes, for any pass."""
         nodes, context = self._context.nodes, self._context
         open_inner = self._open_inner
         if is_stream == WRITING:
@@ -170,15 +170,15 @@ def compile_read(top: Operator, context: Context) -> Callable[[Sequence[Any], in
     Parameters
     ----------
     top : Operator
-        Whose items they are.
+        The node of the items.
     context : Context
         Its `records` are filled; a source's evaluator takes them from there.
 
     Returns
     -------
     callable or None
-        ``read(items, pass)``; None where the records do not come from files with an index, or from
-        one source that has ``__getitems__``.
+        ``read(items, pass)``; None if the records come neither from indexed files nor from
+        a single source with ``__getitems__``.
     """
     node = top
     while len(node.inputs) == 1 and node.flat and not node.keeps:

@@ -1,7 +1,7 @@
-"""Inner datasets that a worker has open, each read in chunks.
+"""A worker's open inner datasets, each read in chunks.
 
-A chunk is a task. What was read of a dataset is not kept: where another worker, or a new reader of
-this one, goes on, the dataset is made again and what has come is left out.
+A chunk is a task. Elements that were read are not kept: if another worker, or a new reader of
+this one, continues, the dataset is made again and its first elements are skipped.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class OpenStreams:
     Parameters
     ----------
     context : Context
-        Of the iterator.
+        The iterator's context.
     open_inner : callable
-        How an inner dataset is read.
+        Opens an inner dataset.
     inputs : Inputs
-        Reads what a task tells of the item that a dataset is made of.
+        Decodes the item that a dataset is made from.
     blocks : Blocks
-        Lays out where elements go.
+        Lays out the rows.
     outbox : Outbox
-        Where it is said that a dataset stands open.
+        Reports that a dataset is open.
     deadline : float or None
-        How long an element may take, in seconds; the process ends after that.
+        Seconds that an element may take, after which the process ends.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class OpenStreams:
         self._most = _OPEN
 
     def forget(self, number: int) -> None:
-        """Close those of a stage: its number is another's now."""
+        """Close the datasets of a stage, whose number is reused."""
         for key in [key for key in self._open if key[0] == number]:
             del self._open[key]
 
     def make_room(self, in_turn: int) -> None:
-        """Leave so many open that are read in turn, and as many that come after them."""
+        """Close all but `in_turn` datasets that are read in turn, and as many after them."""
         self._most = max(self._most, 2 * in_turn)
 
     def read(
@@ -79,7 +79,7 @@ class OpenStreams:
         Returns
         -------
         (Rows, bool)
-            What was made, and whether the dataset ended there.
+            The rows, and True if the dataset ended there.
         """
         key = (task.stage, task.start)
         network, at = self._open.pop(key, (None, -1))
@@ -134,14 +134,14 @@ class OpenStreams:
         return rows, False
 
     def _note_events(self, rows: Rows, k: int, *, seen: bool) -> None:
-        """Tell what happened when an inner dataset was opened, with its first row; once."""
+        """Report, with its first row, what happened when an inner dataset was opened; once."""
         events = self._context.events
         if events and not seen:
             rows.events[k] = events.copy()
         events.clear()
 
     def _records(self, rows: Rows, task: Task, network: Any, places: list[int]) -> Any:
-        """Read records of a file at once; gives a function that writes those that follow."""
+        """Read several records of a file at once; return a function that writes those that follow."""
         write: Any = None
         while len(places) < task.rows:
             found = network.some(task.rows - len(places))
@@ -157,6 +157,6 @@ class OpenStreams:
 
 
 def _tell_places(rows: Rows, places: list[int], network: Any) -> None:
-    """Tell the places of a chunk's rows, and the one after them."""
+    """Report the offsets of a chunk's rows, and the one after them."""
     if places:
         rows.notes[0] = np.array([*places, network.mark()], np.int64)

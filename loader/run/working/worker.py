@@ -1,12 +1,12 @@
-"""A worker: computes the rows it is told to, into the slot it is told to, and says so.
+"""A worker: computes the rows of its tasks, writes them to their slots, answers.
 
 ::
 
     recv TASK(rows, slot) -> evaluate each element -> its row of the slot -> DONE
 
 It keeps nothing but the plan and caches: any task may run in any worker, once or again. It writes
-into shared memory only rows of a task it has been given, and decides nothing. What it does with a
-task stands in `tundish.loader.run.working`.
+only to shared memory of a task it has been given, and decides nothing. The steps of a
+task are in `tundish.loader.run.working`.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Worker(Serving):
     channel : Channel
         The worker's end.
     arena : Arena or None
-        None where there is no shared memory: everything travels over the channel.
+        None without shared memory: everything is sent over the channel.
     context : Context
-        Of the iterator, with its plan.
+        The iterator's context, with its plan.
     options : Options
-        Of the iterator.
+        The iterator's options.
     forks : bool
-        Whether this is a process of its own: a child that the user's function forks and that
-        comes back is ended, and a deadline ends the process.
+        True for a process of its own: a child that the user's function forks and that
+        returns is ended, and a deadline ends the process.
     clocked : bool
-        Whether anybody wants to know how long a core was busy.
+        True if the time that cores were busy is measured.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Worker(Serving):
                 lift()
 
     def _order(self, stage: StageEvaluator, task: Task, tail: bytes | memoryview) -> Rows:
-        """Carry out an order: what it answers is the only row."""
+        """Carry out an order; its answer is the only row."""
         self._outbox.tolerant = True  # who gave it may have gone: it is carried out all the same
         (order,) = self._inputs.decoded(tail)
         rows = Rows()

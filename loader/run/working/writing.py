@@ -1,4 +1,4 @@
-"""Writing elements into the rows of a block, one at a time, or by themselves where they are unlike."""
+"""Writing of elements into the rows of a block, or separately if they have no common layout."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class NeedsMore(Exception):  # noqa: N818 - a message, not a mistake
-    """A block needs more bytes than its slot may have.
+    """A block needs a larger slot.
 
     Parameters
     ----------
     nbytes : int
-        How many.
+        The number of bytes it needs.
     alone : bool
-        Whether the slot has them, but not this task's share of it: the block has to be one task.
+        True if the slot has them, but not this task's share of it: the block has to be one task.
     """
 
     def __init__(self, nbytes: int, *, alone: bool = False) -> None:
@@ -32,7 +32,7 @@ class NeedsMore(Exception):  # noqa: N818 - a message, not a mistake
 
 
 class Rows:
-    """The rows that one task has made: which are there, and where.
+    """The rows that one task has computed.
 
     ``elements[k]`` holds row k when the rows have no common layout.
     """
@@ -65,7 +65,7 @@ class Rows:
 
     @property
     def plain(self) -> bool:
-        """True if what fits the layout is in its numpy form: arrays of numbers, and numbers."""
+        """True if everything in the columns is in numpy form: arrays of numbers, and numbers."""
         layout = self.layout
         return layout is not None and all(
             not isinstance(key, type) and key[0] in NUMBERS for key in layout.keys
@@ -73,25 +73,25 @@ class Rows:
 
     @property
     def has_more(self) -> bool:
-        """True if there is anything to tell beside the rows of a common layout."""
+        """True if there is anything outside the columns."""
         told = self.drops or self.errors or self.events or self.extras or self.notes or self.told
         return bool(told) or self.elements is not None
 
 
 def scatter(rows: Rows, first: int, upto: int) -> Any:
-    """Keep each element by itself: they have no common layout.
+    """Keep each element separately from now on, since they have no common layout.
 
     Parameters
     ----------
     rows : Rows
-        What the task has made.
+        The rows of the task.
     first, upto : int
-        Its first row, and the one that did not fit.
+        The task's first row, and the one that did not fit.
 
     Returns
     -------
     callable
-        Writes an element, whatever it is.
+        Writes any element.
     """
     layout = rows.layout
     assert layout is not None
