@@ -24,12 +24,12 @@ from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.ownership import SCALARS, lent_result, of_results, owned, owned_result
 from tundish.loader.protocols.raised import STOPPED, element_error, raise_from
 from tundish.loader.protocols.results import checked, checker
-from tundish.loader.protocols.rng import ElementRng
 from tundish.spec import ArraySpec, DatasetSpec, flatten
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Maker, Spec, Step, Steps, Sweep, Value
+    from tundish.loader.protocols.rng import ElementRng
 
 _POLICIES = ("raise", "skip", "retry")
 
@@ -103,7 +103,7 @@ class Map(Unary):
         hand = of_results(maker.hand)
         up = maker.below(self, self.up)
         context, label = maker.context, maker.context.label(self)
-        rng = None if self.seed is None else ElementRng(self.seed, context.number(self))
+        rng = None if self.seed is None else self._rng(context)
         call = caller(
             maker, self, self.function, up, policy=self.on_error, retries=self.retries, rng=rng
         )
@@ -142,7 +142,13 @@ class Map(Unary):
             return _swept(self.function, *numbers)
         if context.prefix:
             return None
-        return _swept(self.function, *numbers, ElementRng(self.seed, context.number(self)))
+        return _swept(self.function, *numbers, self._rng(context))
+
+    def _rng(self, context: Context) -> ElementRng:
+        from tundish.loader.protocols.rng import ElementRng  # noqa: PLC0415 - with numpy.random
+
+        assert self.seed is not None
+        return ElementRng(self.seed, context.number(self))
 
 
 def caller(

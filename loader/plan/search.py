@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy.random  # numpy loads it when it is asked for, and a function's `np.random` is looked for by its name
+
 from tundish.loader.plan.node import OwnFunction
 from tundish.loader.plan.reads import Names, Read, codes_in, imported_by, reads_of
 from tundish.loader.plan.safe_introspection import (
@@ -27,7 +29,6 @@ from tundish.loader.plan.safe_introspection import (
     makes_generators,
     module_of,
     name_of,
-    numpy_random,
 )
 from tundish.snapshot.fingerprint.functions import is_installed, short_name
 from tundish.snapshot.fingerprint.provenance import is_users_module
@@ -254,8 +255,8 @@ class StateSearch:
             rest[-1], given, holder, place
         ):
             return
-        if value is getattr(numpy_random(), "seed", UNKNOWN):
-            self._reseeded.add(id(numpy_random().mtrand._rand))  # noqa: SLF001 - whose methods np.random has
+        if value is numpy.random.seed:
+            self._reseeded.add(id(numpy.random.mtrand._rand))  # noqa: SLF001 - whose methods np.random has
         elif read.bare and makes_generators(value):
             self._tell("unseeded", f"{where} calls `{path}()` without a seed")
         else:

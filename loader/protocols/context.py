@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
+import hashlib
+import os
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +13,6 @@ from tundish.loader.plan.node import global_seed, walk
 from tundish.loader.protocols.generating import BrokenElement
 from tundish.loader.protocols.probes import Look, Probe, seeing
 from tundish.loader.protocols.refs import not_there
-from tundish.loader.protocols.rng import derive_seed
 from tundish.loader.protocols.shuffling import seed_pair
 from tundish.loader.watch.watch import Watch
 
@@ -200,10 +200,16 @@ class Context:
         self.captured.pop((self.index(node), pass_, ref), None)
 
 
+def derive_seed(*parts: Any) -> int:
+    """Derive a 63-bit seed from anything with a stable ``repr``."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
 def first_seed() -> int:
     """Return a seed for operators without one: derived from `set_seed`, else from the system."""
     seed = global_seed()
-    return secrets.randbits(62) if seed is None else derive_seed("set_seed", seed)
+    return int.from_bytes(os.urandom(8)) >> 2 if seed is None else derive_seed("set_seed", seed)
 
 
 def draw_seed(node: Operator) -> int:

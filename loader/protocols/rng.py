@@ -43,12 +43,6 @@ def path_bits(path: Path) -> tuple[int, int]:
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little") | 1 << 63
 
 
-def derive_seed(*parts: Any) -> int:
-    """Derive a 63-bit seed from anything with a stable ``repr``."""
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
-
-
 class _Origin(ISpawnableSeedSequence):
     """The seed sequence of a re-keyed generator, made of its words, so that ``rng.spawn`` depends on the element too."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
 _ORDERS = "tundish.loader.run.storing.orders"  # with pyarrow, which takes a while to load
+_RNG = "tundish.loader.protocols.rng"  # with numpy.random, which numpy loads when it is asked for
 _DATASET = "tundish.loader.dataset"  # which imports us
 
 
@@ -72,6 +73,8 @@ def _modules(context: Context, payload: Payload) -> list[str]:
         named.append(_DATASET)  # the function makes some
     if context.recorders:
         named.append(_ORDERS)
+    if any(node.seeded for node in context.nodes):
+        named.append(_RNG)
     return [*named, *installed(payload.modules)]
 
 

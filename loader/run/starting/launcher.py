@@ -64,7 +64,7 @@ STARTS = ("zygote", "spawn", "fork")
 """The ways in which workers may begin."""
 
 
-_PRELOAD = ("numpy", "numpy.random", "cloudpickle")  # what every worker needs
+_PRELOAD = ("numpy", "cloudpickle")  # what every worker needs
 _SHOWN = 4096  # characters of a failed zygote's stderr
 _MOST_KILLED = 3  # zygotes in a row, before they are ready, until that is an error
 _PIECE_S = 0.02

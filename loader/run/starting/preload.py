@@ -22,6 +22,7 @@ __all__ = ["installed", "modules_of", "named_in"]
 
 _MOST = 2000
 _MOST_FOUND = 64
+_RANDOM = "numpy.random"
 
 # Ours and numpy are there already; the others start threads, or take hold of a device.
 _LEFT_OUT = {"tundish", "numpy", "tensorflow", "jax", "jaxlib", "cupy", "ray", "grpc", "pytest"}
@@ -42,6 +43,9 @@ def installed(names: Iterable[str]) -> tuple[str, ...]:
     waiting = list(names)
     while waiting and len(seen) < _MOST and len(found) < _MOST_FOUND:
         name = waiting.pop()
+        if name.startswith(_RANDOM):  # numpy loads it when it is asked for
+            found.append(_RANDOM)
+            continue
         module = sys.modules.get(name)
         top = name.partition(".")[0]
         if name in seen or module is None or top in sys.stdlib_module_names or top in _LEFT_OUT:
@@ -54,7 +58,7 @@ def installed(names: Iterable[str]) -> tuple[str, ...]:
             continue
         for value in list(vars(module).values()):
             waiting += modules_of(value)
-    return tuple(sorted(found))
+    return tuple(sorted(set(found)))
 
 
 @cache
@@ -112,6 +116,8 @@ def _imported_by(code: types.CodeType) -> Iterator[str]:
     """Yield the modules that code imports when it runs, if this process has imported them."""
     if not sys.modules.keys().isdisjoint(code.co_names):
         yield from _named_by(code)
+    if "random" in code.co_names:
+        yield _RANDOM
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             yield from _imported_by(inner)

@@ -12,8 +12,7 @@ from tundish.errors import FingerprintError, RangeError, SnapshotError
 from tundish.loader.operators.options import WithOptions
 from tundish.loader.operators.snapshot import Snapshot, snapshots
 from tundish.loader.plan.node import INFINITE_CARDINALITY, global_seed, walk
-from tundish.loader.protocols.context import first_seed
-from tundish.loader.protocols.rng import derive_seed
+from tundish.loader.protocols.context import derive_seed, first_seed
 from tundish.loader.run.evaluating.effective import effective
 from tundish.loader.run.evaluating.ranges import base_of, bounds, range_of
 from tundish.loader.run.storing.resolve import described

@@ -6,6 +6,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import psutil
 from tests.laws.functions import pure
 
@@ -28,6 +29,10 @@ def preloaded(dataset: Dataset) -> set[str]:
 
 def measured(x: Any) -> Any:
     return x + psutil.cpu_count()
+
+
+def drawing(x: Any) -> Any:
+    return x + np.random.rand()  # noqa: NPY002 - as users do
 
 
 def test_the_users_own_modules_are_left_to_the_workers() -> None:
@@ -61,6 +66,18 @@ def test_what_a_function_needs_is_imported_before_workers_are_made() -> None:
     """An installed module, by way of the module of the function."""
     assert "psutil" in preloaded(Dataset.range(3).map(measured))
     assert "psutil" not in preloaded(Dataset.range(3).map(pure))
+
+
+def test_random_numbers_of_numpy_are_imported_for_what_draws() -> None:
+    rng, module = np.random.default_rng(1), "numpy.random"
+
+    assert module in preloaded(Dataset.range(3).map(drawing))
+    assert module in preloaded(Dataset.range(3).map(lambda x: x + drawing(x)))
+    assert module in preloaded(Dataset.range(3).map(Tag(rng)))  # type: ignore[arg-type]  # it holds anything
+    assert "tundish.loader.protocols.rng" in preloaded(
+        Dataset.range(3).map(lambda x, rng: rng.random(), seed=1)
+    )
+    assert module not in preloaded(Dataset.range(3).map(abs))
 
 
 def test_our_own_modules_that_a_plan_needs() -> None:
