@@ -5,11 +5,13 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
+from tundish.loader.operators.batching import Unbatched
 from tundish.loader.operators.repeat import Repeated
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.run.coordinating.computed import ComputedTasks, StreamTasks
+from tundish.loader.run.inline.batches import InlineBatches
 from tundish.loader.run.inline.planner import Planner
 from tundish.loader.run.inline.reference import open_inline, replays
 from tundish.loader.run.stages.batches import RowBatches
@@ -175,6 +177,9 @@ class ParallelPlanner(Planner):
         return self._ordered or id(node) in self._sequential or not is_static(base)
 
     def batches(self, node: Batch, up: Machine) -> Machine:
+        if isinstance(up, Unbatched):  # its rows are columns of this process
+            label, watch = self.context.label(node), self.context.watch
+            return InlineBatches(node, up, label, watch=watch, meter=self.meter(node))
         if isinstance(up, (ParallelStage, SnapshotTee)):
             up.group = node.size
         return RowBatches(node, up, self.context.label(node))

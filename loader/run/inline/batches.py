@@ -62,6 +62,8 @@ class InlineBatches:
         self._label = label
         self._count = 0
         self._rest: Chunk | None = None  # what did not come into a batch that was given up
+        # A batch that waits for workers: what there is of it, the refs of its chunks, and of what came one by one after them.
+        self._begun: tuple[Collator, list[Any], list[Ref]] | None = None
         self._watch, self._meter = watch, meter
         self._own: list[float] | None = None
 
@@ -89,18 +91,20 @@ class InlineBatches:
         size, pull, take = self._size, self._up.next, self._take
         if inside is not None:
             pull, take = clocked(pull, inside), None if take is None else clocked(take, inside)
-        if take is not None:
-            self._rest = self._rest or take(size)
-            if self._rest is None:
-                take = None  # what follows comes one by one, too, as a rule
-            elif self._rest.ours and len(self._rest) == size:
-                whole = self._rest.columns
-                if whole is not None:
-                    refs, self._rest = self._rest.refs, None
-                    return self._made(whole, [refs])
-        batch = Collator(size)
-        parts: list[Any] = []  # refs of chunks
-        single: list[Ref] = []  # and of what comes one by one after them
+        if self._begun is None:
+            if take is not None:
+                self._rest = self._rest or take(size)
+                if self._rest is None:
+                    take = None  # what follows comes one by one, too, as a rule
+                elif self._rest.ours and len(self._rest) == size:
+                    whole = self._rest.columns
+                    if whole is not None:
+                        refs, self._rest = self._rest.refs, None
+                        return self._made(whole, [refs])
+            self._begun = (Collator(size), [], [])
+        elif take is not None and self._begun[2]:
+            take = None
+        batch, parts, single = self._begun
         add, note = batch.add, single.append
         try:
             while batch.count < size:
@@ -128,7 +132,7 @@ class InlineBatches:
         return self._made(batch.finish(), [*parts, single] if single else parts)
 
     def _made(self, value: Any, parts: list[Any]) -> Made:
-        n = self._count
+        n, self._begun = self._count, None
         self._count += 1
         return Made((n, BatchRefs(parts)), value)
 
@@ -154,7 +158,7 @@ class InlineBatches:
         return self._given_up(parts, error, ref)
 
     def _given_up(self, parts: list[Any], error: BaseException, ref: Ref) -> Failure:
-        refs = BatchRefs(parts).ref
+        refs, self._begun = BatchRefs(parts).ref, None
         give_up(error, list(refs))
         return Failure((self._count, (*refs, ref)), error)
 
@@ -167,5 +171,5 @@ class InlineBatches:
         return {"n": mark[0], "up": self._up.dump(mark[1])}
 
     def load(self, state: Any) -> None:
-        self._count, self._rest = count(state, "n"), None
+        self._count, self._rest, self._begun = count(state, "n"), None, None
         load_part(self._up, state)
