@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import weakref
 from collections import deque
@@ -223,8 +224,9 @@ class Parallel(LoaderIterator):
     # -- delivering ------------------------------------------------------------------------------
 
     def _check_process(self) -> None:
-        if self._coordinator is not None:
-            self._coordinator.check_process()
+        coordinator = self._coordinator
+        if coordinator is not None and os.getpid() != coordinator.owner:
+            raise coordinator.misused()
 
     def _delivered(self) -> Any:
         coordinator = self._coordinator

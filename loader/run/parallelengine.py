@@ -118,7 +118,8 @@ class ParallelEngine(Engine):
 
     def next(self) -> Any:
         coordinator = self._coordinator
-        coordinator.check_process()
+        if os.getpid() != coordinator.owner:
+            raise coordinator.misused()
         if self._timed:
             self._ledger.enter()
         if self._recorders:
