@@ -43,7 +43,7 @@ print(named - begin, ran - begin, sum(name.partition(".")[0] == "tundish" for na
 """Of a process that has imported numpy."""
 PARTS = {
     "our code that starts workers": ("tundish.loader.run.starting.zygote",),
-    "numpy": ("numpy", "numpy.random"),
+    "numpy": ("numpy",),
     "cloudpickle": ("cloudpickle",),
     "our code in a worker of a DataLoader": ("tundish.loader.dataloader.worker",),
     "torch, if the dataset needs it": ("torch.utils.data.dataset",),
