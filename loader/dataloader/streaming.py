@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tundish.loader.dataloader.dtypes import Leaf
     from tundish.loader.protocols.plain import Allocate
 
-__all__ = ["General", "StreamedCollate", "begun", "pulled", "raising"]
-
 
 class StreamedCollate:
     """A batch that is being collated, without keeping its samples.

@@ -19,8 +19,6 @@ from tundish.loader.protocols.state_parsing import load_part, own
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Builder, Machine, Mark, Short
 
-__all__ = ["BatchShare", "NoRows", "ShardByProcess", "SharingMethods", "part_of"]
-
 
 class NoRows(Exception):  # noqa: N818 - no error: it stands for a step
     """Stands for a batch in which this process has no rows, though others have."""

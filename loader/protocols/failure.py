@@ -15,8 +15,6 @@ import cloudpickle
 from tundish.errors import TransformError, WorkerTraceback
 from tundish.loader.protocols.raised import carried, opened
 
-__all__ = ["dumps_exception", "loads_exception", "without_frames"]
-
 _LONGEST = 4096  # characters of a repr that stands for an exception
 _ENGINE = str(Path(__file__).parents[1]) + os.sep  # whose frames tell a user nothing
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")

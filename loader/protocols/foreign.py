@@ -25,8 +25,6 @@ from tundish.loader.protocols.plain import (
 )
 from tundish.merging import merged
 
-__all__ = ["columns_of", "gives_alike", "has_columns"]
-
 _METHODS = ("__getitem__", "__getitems__", "__getattr__", "__getattribute__")
 
 

@@ -16,8 +16,6 @@ import numpy as np
 
 from tundish.loader.protocols.plain import Allocate, is_plain_array, is_plain_tensor, within
 
-__all__ = ["columns_of_table", "table_gives_alike"]
-
 _FORMATS = (None, "numpy", "torch")  # none of these calls a function of the user's
 _FEATURES = ("Value", "ClassLabel")  # nothing is decoded
 _COMPARED = 8

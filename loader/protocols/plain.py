@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CARRIERS", "Allocate", "is_plain_array", "is_plain_tensor", "rows_of", "within"]
-
 Allocate = Callable[[tuple[int, ...], "np.dtype[Any]"], np.ndarray]
 """``allocate(shape, dtype)``: writable memory for a column."""
 

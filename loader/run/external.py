@@ -21,8 +21,6 @@ from tundish.loader.plan.search import Finding, StateSearch
 from tundish.loader.protocols.operator import Operator
 from tundish.tracebacks import callers_level
 
-__all__ = ["ExternalState", "external_state", "heed_external_state"]
-
 _DRAW = "{draw}"
 _REMEDIES = {
     "drawn": ("its state is this process's, and each worker has one of its own", _DRAW),

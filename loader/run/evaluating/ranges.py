@@ -22,8 +22,6 @@ from tundish.loader.run.evaluating.effective import effective
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["base_of", "bounds", "check_range", "only", "over", "range_of"]
-
 
 def range_of(node: Operator, index: int, count: int) -> Operator:
     """Return the `index`-th of `count` contiguous ranges of a plan.

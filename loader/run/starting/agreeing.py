@@ -25,8 +25,6 @@ from tundish.loader.run.starting.forms import form_of
 from tundish.loader.run.starting.globals import Entry, ImportedGlobal, found_here, shown
 from tundish.loader.run.starting.launcher import launcher
 
-__all__ = ["Agreement", "Known", "entries_now", "first_told", "remember", "remembered", "told_of"]
-
 _MOST_S = 30.0  # that another import may take
 
 Differing = Sequence[tuple[GlobalName, ImportedGlobal]]

@@ -15,8 +15,6 @@ from typing import Any, Self
 
 import cloudpickle
 
-__all__ = ["ByValue", "install", "look_up", "module_name", "with_slots"]
-
 
 class ByValue:
     """Registers with cloudpickle the modules whose functions and classes a worker cannot import.

@@ -21,8 +21,6 @@ from typing import NamedTuple
 
 from tundish.shm.budget import portable
 
-__all__ = ["Control", "ControlKind", "Message", "scratch_file"]
-
 # kind, descriptors, bytes of text, which worker, a number
 _HEAD = struct.Struct("<BBHIq")
 _INT = struct.Struct("i")

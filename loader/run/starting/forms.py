@@ -15,8 +15,6 @@ from tundish.loader.plan.safe_introspection import is_of, module_of, qualified_n
 from tundish.loader.run.starting.byvalue import look_up
 from tundish.snapshot.fingerprint.provenance import is_users_module
 
-__all__ = ["form_of"]
-
 _MOST = 64 << 10
 _EACH = 8  # bytes that any item counts for
 

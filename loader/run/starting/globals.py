@@ -22,8 +22,6 @@ from tundish.loader.plan.safe_introspection import UNKNOWN, held_by, is_of
 from tundish.loader.run.starting.arrivals import when_imported
 from tundish.loader.run.starting.forms import form_of
 
-__all__ = ["AdoptedGlobals", "Entry", "ImportedGlobal", "found_here", "shown"]
-
 _SHOWN = 80
 
 

@@ -12,8 +12,6 @@ from typing import Any
 from tundish.shm.budget import portable
 from tundish.tracebacks import callers_level
 
-__all__ = ["check_forkable", "warn_of_threads"]
-
 _SHOWN = 5
 _OURS = "tundish-"
 _told: set[int] = set()

@@ -15,8 +15,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Parent", "become_child", "this_as_parent"]
-
 _LOOK_S = 0.05  # how often to look for the parent where there is no pidfd
 
 process: Any = multiprocessing.process

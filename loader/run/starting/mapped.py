@@ -9,8 +9,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-__all__ = ["mapped_file", "open_mapped"]
-
 Array = np.ndarray[Any, np.dtype[Any]]
 
 

@@ -16,8 +16,6 @@ from tundish.snapshot.fingerprint.provenance import is_users_module
 if TYPE_CHECKING:
     from tundish.loader.plan.reads import GlobalName
 
-__all__ = ["Luggage", "Moment"]
-
 
 @dataclass(frozen=True)
 class Moment:

@@ -32,8 +32,6 @@ import numpy as np
 
 from tundish.loader.run.starting.byvalue import look_up, module_name
 
-__all__ = ["Descriptor", "reduce_shared", "reduce_view", "reduce_wrapped", "starting"]
-
 _Cached = type(functools.lru_cache(int))
 _MADE_ANEW = ("__wrapped__", "cache_parameters")
 

@@ -18,8 +18,6 @@ from typing import NoReturn
 
 from tundish.loader.run.starting.control import scratch_file
 
-__all__ = ["Request", "run_worker"]
-
 _LENGTH = struct.Struct("<I")
 
 

@@ -25,8 +25,6 @@ from typing import Any
 from tundish.loader.run.starting.arrivals import forget, when_imported
 from tundish.loader.run.starting.byvalue import look_up
 
-__all__ = ["SETTINGS", "Applied", "Setting", "Values", "values_now"]
-
 Values = Mapping[str, bytes]
 """Values of settings by the rows' names, pickled one by one."""
 

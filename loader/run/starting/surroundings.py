@@ -15,19 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "command",
-    "find_pools",
-    "import_path",
-    "interpreter",
-    "malloc_environ",
-    "malloc_settings",
-    "standard_stream",
-    "uncollected",
-    "worker_environ",
-    "working_directory",
-]
-
 _THREAD_VARIABLES = (
     "BLIS_NUM_THREADS",
     "MKL_NUM_THREADS",

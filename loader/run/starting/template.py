@@ -36,7 +36,6 @@ from tundish.loader.run.starting.zygote import Started, Zygote, reseed
 if TYPE_CHECKING:
     from tundish.loader.run.starting.request import Request
 
-__all__ = ["Forked", "Heritage", "fork_template", "inherited"]
 
 _LOOK_MS = 100
 _WARNS = sys.version_info >= (3, 12)  # Python does, of every thread as a process forks

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-__all__ = ["as_array", "reduce_shared_tensor", "reduce_tensor", "tensor_of"]
-
-
 def as_array(tensor: Any) -> tuple[np.ndarray, str | None] | None:
     """Return a tensor's memory as an array.
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["find_unpicklable"]
-
 _DEEPEST = 50
 
 # What tries to pickle an object and returns what was raised, None if nothing was.

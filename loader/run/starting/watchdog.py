@@ -26,18 +26,6 @@ from pathlib import Path
 
 from tundish.errors import StalledError
 
-__all__ = [
-    "ENDS",
-    "STUCK",
-    "Ward",
-    "deadlocked",
-    "lift",
-    "limit",
-    "new_page",
-    "stuck_threads",
-    "take_page",
-]
-
 STUCK = "Deadlock (every thread of this worker waits for a lock that none of them will release)"
 """The beginning of what is told of a worker that was ended for that reason."""
 

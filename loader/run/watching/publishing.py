@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.watch.stats import Stats
 
-__all__ = ["EVERY_S", "Reporter", "publish", "withdraw"]
 
 EVERY_S = 0.5
 """An iterator tells no more often."""

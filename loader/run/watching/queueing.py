@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Queue", "Runner", "queued_s"]
 
 PROC = "/proc"
 _HARDLY = 0.05  # of the time: who computes less does not wait for cores

@@ -14,8 +14,6 @@ from tundish.loader.watch.view import PlanNode, PlanView
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
 
-__all__ = ["view_of"]
-
 
 def view_of(context: Context) -> PlanView:
     """Describe an iterator's plan for `tundish.loader.watch.verdict.explain`.

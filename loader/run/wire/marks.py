@@ -9,8 +9,6 @@ from tundish.errors import SharedMemoryError
 from tundish.shm.memory import Arena
 from tundish.snapshot.reading.verified import NBYTES, is_used, verified
 
-__all__ = ["shared_marks", "take_marks"]
-
 _lock = threading.Lock()
 _current: list[Arena] = []
 
