@@ -22,7 +22,7 @@ from tundish.snapshot.lease import (
     replace_stale,
     temporary,
 )
-from tundish.snapshot.manifest import Manifest, Outcome
+from tundish.snapshot.manifest import Manifest, RunOutcome
 from tundish.snapshot.records import RUN_NAME
 from tundish.snapshot.run import Prefix, check_sizes, damage, read_header, read_run
 
@@ -152,7 +152,7 @@ class Catalog:
             and (living or not _lives_elsewhere(prefix.holder))
         ]
         return max(
-            found, key=lambda p: (p.outcome is Outcome.FINISHED, p.next, p.run), default=None
+            found, key=lambda p: (p.outcome is RunOutcome.FINISHED, p.next, p.run), default=None
         )
 
     # -- writing ----------------------------------------------------------------------------------
@@ -238,11 +238,11 @@ class Catalog:
 
     # -- naming what is there ---------------------------------------------------------------------
 
-    def outcome(self, key: str) -> Outcome:
+    def outcome(self, key: str) -> RunOutcome:
         """Return the state of a key."""
         return self.examine(key)[0]
 
-    def examine(self, key: str) -> tuple[Outcome, SnapshotError | None]:
+    def examine(self, key: str) -> tuple[RunOutcome, SnapshotError | None]:
         """Return the state of a key, and its problem.
 
         Of several runs without a manifest, the one that would be continued decides, else the longest.
@@ -254,12 +254,12 @@ class Catalog:
         if manifest is not None:
             return self._examine_complete(key, manifest)
         found = [self._examine_run(key, run) for run in self.runs(key)]
-        _, outcome, problem = max(found, key=lambda f: f[0], default=((), Outcome.EMPTY, None))
+        _, outcome, problem = max(found, key=lambda f: f[0], default=((), RunOutcome.EMPTY, None))
         return outcome, problem
 
     def _examine_complete(
         self, key: str, manifest: Manifest
-    ) -> tuple[Outcome, SnapshotError | None]:
+    ) -> tuple[RunOutcome, SnapshotError | None]:
         store = self.at(key)
         for entry in manifest.runs:
             file = "HEADER"
@@ -273,12 +273,12 @@ class Catalog:
                 check_order(store, entry)
             except SnapshotError as error:
                 gone = file == "HEADER" and not store.list(f"runs/{entry.run}")
-                return Outcome.LOST_RUN if gone else damage(error, file), error
-        return Outcome.COMPLETE, None
+                return RunOutcome.LOST_RUN if gone else damage(error, file), error
+        return RunOutcome.COMPLETE, None
 
     def _examine_run(
         self, key: str, run: str
-    ) -> tuple[tuple[Any, ...], Outcome, SnapshotError | None]:
+    ) -> tuple[tuple[Any, ...], RunOutcome, SnapshotError | None]:
         """Return a run's rank among the key's runs, its state, and its problem."""
         try:
             prefix = read_run(self.at(key), run)
@@ -286,7 +286,7 @@ class Catalog:
         except SnapshotError as error:
             return (False, False, -1, run), damage(error, "HEADER"), error
         outcome = prefix.outcome
-        rank = (outcome.continued, outcome is Outcome.FINISHED, prefix.next, run)
+        rank = (outcome.continued, outcome is RunOutcome.FINISHED, prefix.next, run)
         return rank, outcome, prefix.problem
 
     def _own(self, key: str, header: RunHeader, run: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from tundish.errors import SnapshotCorruptError
 from tundish.snapshot.frame import LostFileError, TornFileError, unpack
 from tundish.snapshot.index import read_index
-from tundish.snapshot.manifest import Outcome
+from tundish.snapshot.manifest import RunOutcome
 from tundish.snapshot.records import ShardRecord, errors_of, forms_of
 from tundish.snapshot.run import Prefix, check_sizes, read_header
 
@@ -74,7 +74,7 @@ def read_indexed(store: Store, entry: ManifestRun) -> Prefix:
         None,
         {},
         header.holder,
-        Outcome.COMPLETE,
+        RunOutcome.COMPLETE,
     )
 
 

@@ -108,7 +108,7 @@ class Manifest:
         return manifest
 
 
-class Outcome(Enum):
+class RunOutcome(Enum):
     """The state of a key or a run; its value is a description for people.
 
     A reader gets elements in `served` states; a writer continues runs in `continued` states. Anything else is left
@@ -164,11 +164,11 @@ class Outcome(Enum):
 
 
 _CONTINUED = {
-    Outcome.FRESH,
-    Outcome.PREFIX,
-    Outcome.FINISHED,
-    Outcome.LOST_STATE,
-    Outcome.TORN_STATE,
-    Outcome.EDITED_STATE,
+    RunOutcome.FRESH,
+    RunOutcome.PREFIX,
+    RunOutcome.FINISHED,
+    RunOutcome.LOST_STATE,
+    RunOutcome.TORN_STATE,
+    RunOutcome.EDITED_STATE,
 }
-_SERVED = _CONTINUED | {Outcome.COMPLETE}
+_SERVED = _CONTINUED | {RunOutcome.COMPLETE}

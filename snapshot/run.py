@@ -12,7 +12,7 @@ import numpy as np
 from tundish.errors import SnapshotCorruptError, SnapshotError, SnapshotVersionError
 from tundish.snapshot.frame import JSON, EditedFileError, LostFileError, TornFileError, pack, parse
 from tundish.snapshot.index import ENTRY, read_index
-from tundish.snapshot.manifest import Outcome
+from tundish.snapshot.manifest import RunOutcome
 from tundish.snapshot.records import (
     CheckedFile,
     JournalRecord,
@@ -57,7 +57,7 @@ class Prefix:
         Sums over the prefix, as the writer gave them.
     holder : dict
         The process that wrote the last record, or began the run.
-    outcome : Outcome
+    outcome : RunOutcome
         The state of the run.
     problem : SnapshotError or None
         Why the prefix ends before the journal does, if so.
@@ -74,7 +74,7 @@ class Prefix:
     state: Any
     counts: Mapping[str, int]
     holder: Mapping[str, JSON]
-    outcome: Outcome
+    outcome: RunOutcome
     problem: SnapshotError | None = None
     state_file: CheckedFile | None = None
 
@@ -129,7 +129,7 @@ def read_run(store: Store, run: str, upto: int | None = None) -> Prefix:
     sizes = store.sizes(f"runs/{run}")
     growing = _Growing(store, run)
     problem: SnapshotError | None = None
-    outcome, file = Outcome.PREFIX, "JOURNAL"
+    outcome, file = RunOutcome.PREFIX, "JOURNAL"
     try:
         for record in read_records(store, run, upto):
             growing.check(record)
@@ -147,29 +147,29 @@ def read_run(store: Store, run: str, upto: int | None = None) -> Prefix:
         if problem is not None:
             outcome = damage(problem, "STATE")
         elif not prefix.next:
-            outcome = Outcome.FRESH
+            outcome = RunOutcome.FRESH
         if sizes.get(INDEX_FILE) and upto is None:  # empty: see `publish` in `durable`
             outcome, problem = _finished(store, prefix)
     return replace(prefix, outcome=outcome, problem=problem)
 
 
-def _finished(store: Store, prefix: Prefix) -> tuple[Outcome, SnapshotError | None]:
+def _finished(store: Store, prefix: Prefix) -> tuple[RunOutcome, SnapshotError | None]:
     """Return the state of a run that has an index: finished, if the journal agrees."""
     name = f"runs/{prefix.run}/{INDEX_FILE}"
     try:
         entries, table = read_index(store.read(name, _INDEX_LIMIT), store.shown(name))
     except FileNotFoundError:  # it is just being made anew
-        return Outcome.PREFIX if prefix.next else Outcome.FRESH, None
+        return RunOutcome.PREFIX if prefix.next else RunOutcome.FRESH, None
     except SnapshotError as error:
         return damage(error, "INDEX"), error
     if len(entries) > len(prefix.entries):
         missing = store.shown(record_name(prefix.run, prefix.records))
         lost = LostFileError(missing, f"is missing: {store.shown(name)} has more batches")
-        return Outcome.LOST_RECORD, lost
+        return RunOutcome.LOST_RECORD, lost
     if table != run_table(prefix) or not np.array_equal(entries, prefix.entries):
         wrong = SnapshotCorruptError(store.shown(name), "does not say what the journal says")
         return damage(wrong, "INDEX"), wrong
-    return Outcome.FINISHED, None
+    return RunOutcome.FINISHED, None
 
 
 def run_table(prefix: Prefix) -> bytes:
@@ -311,7 +311,7 @@ class _Growing:
             None,
             self.counts,
             self.holder or header.holder,
-            Outcome.PREFIX,
+            RunOutcome.PREFIX,
             state_file=self.state,
         )
 
@@ -345,9 +345,13 @@ _HOW: dict[type[SnapshotError], str] = {
 }
 
 
-def damage(error: SnapshotError, file: str) -> Outcome:
+def damage(error: SnapshotError, file: str) -> RunOutcome:
     """Return the state for damage of a file: ``"JOURNAL"``, ``"MANIFEST"``, ..."""
     if isinstance(error, SnapshotVersionError):
-        return Outcome.NEWER_FORMAT
+        return RunOutcome.NEWER_FORMAT
     how = _HOW.get(type(error), "WRONG")
-    return Outcome.LOST_RECORD if (how, file) == ("LOST", "JOURNAL") else Outcome[f"{how}_{file}"]
+    return (
+        RunOutcome.LOST_RECORD
+        if (how, file) == ("LOST", "JOURNAL")
+        else RunOutcome[f"{how}_{file}"]
+    )

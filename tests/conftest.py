@@ -163,7 +163,7 @@ def bury_the_dead() -> None:
     """
     deadline = time.monotonic() + ENDING_S
     while store._graves and time.monotonic() < deadline:
-        store.visit_graves()
+        store.release_quarantined()
 
 
 def await_ending(before: Holdings) -> None:

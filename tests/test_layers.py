@@ -244,3 +244,16 @@ def test_each_folder_says_what_it_may_import() -> None:
 
 def doc(path: Path) -> str:
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+
+
+PUBLIC_TWICE = {"CsvDataset", "DataLoader", "TFRecordWriter"}
+"""Names of two public classes each: tf.data's two, and torch's and ours."""
+
+
+def test_no_class_name_stands_for_two_things() -> None:
+    homes: dict[str, set[str]] = {}
+    for module, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, set()).add(module)
+    assert {name for name, found in homes.items() if len(found) > 1} == PUBLIC_TWICE

@@ -18,7 +18,7 @@ from tundish.loader.dataloader.arguments import (
     warn_of_workers,
 )
 from tundish.loader.dataloader.collate import default_collate, default_convert
-from tundish.loader.dataloader.elements import Elements
+from tundish.loader.dataloader.elements import DatasetBatches
 from tundish.loader.dataloader.flavour import NUMPY, Finish, Flavour, modules_to_preload
 from tundish.loader.dataloader.iterator import InProcess, LoaderIterator, recipe_of
 from tundish.loader.dataloader.parallel import Parallel
@@ -45,12 +45,12 @@ class Loading:
     _said_length: int | None = None
     _pinning: Any = None
 
-    def __iter__(self) -> LoaderIterator | Elements:
+    def __iter__(self) -> LoaderIterator | DatasetBatches:
         this: Any = self
         progress = self._next_progress()
         self._progress = progress
         if self._elements is not None:
-            return Elements(this, self._elements, progress)
+            return DatasetBatches(this, self._elements, progress)
         workers = how_many(this.num_workers)
         if this.persistent_workers and workers:
             if isinstance(self._iterator, Parallel):

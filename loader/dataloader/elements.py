@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tundish.loader.dataloader.iterator import own_collate
 
 if TYPE_CHECKING:
-    from tundish.loader.dataloader.iterator import Settings
+    from tundish.loader.dataloader.iterator import LoaderSettings
     from tundish.loader.dataloader.progress import Progress
     from tundish.loader.dataset import Dataset
     from tundish.loader.watch.stats import Stats
@@ -20,12 +20,12 @@ def _is_fetched_ahead() -> bool:
     return "lightning" in sys.modules or "pytorch_lightning" in sys.modules
 
 
-class Elements:
+class DatasetBatches:
     """The batches of a dataset's elements.
 
     Parameters
     ----------
-    loader : Settings
+    loader : LoaderSettings
         The loader.
     dataset : Dataset
         The dataset of elements.
@@ -33,7 +33,7 @@ class Elements:
         The position to start at, kept up to date.
     """
 
-    def __init__(self, loader: Settings, dataset: Dataset, progress: Progress) -> None:
+    def __init__(self, loader: LoaderSettings, dataset: Dataset, progress: Progress) -> None:
         batched = loader._auto_collation  # noqa: SLF001 - torch's name
         self._collate = own_collate(loader)
         self._size = 0

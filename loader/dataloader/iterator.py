@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tundish.loader.watch.stats import Stats
 
 
-class Settings(Protocol):
+class LoaderSettings(Protocol):
     """The settings of a loader that its iterator needs: torch's attributes, by torch's names."""
 
     dataset: Any
@@ -65,14 +65,14 @@ class Settings(Protocol):
     def _is_iterable(self) -> bool: ...
 
 
-def own_collate(loader: Settings) -> Any:
+def own_collate(loader: LoaderSettings) -> Any:
     """Return the loader's ``collate_fn``; None where it is a default rule."""
     flavour = loader.flavour
     defaults = flavour.collate if loader._auto_collation else flavour.convert  # noqa: SLF001
     return None if any(loader.collate_fn is each for each in defaults) else loader.collate_fn
 
 
-def recipe_of(loader: Settings, workers: int) -> Recipe:
+def recipe_of(loader: LoaderSettings, workers: int) -> Recipe:
     """Return a loader's recipe for a number of workers; 0: this process."""
     flavour = loader.flavour
     return Recipe(
@@ -109,7 +109,7 @@ class LoaderIterator:
 
     Parameters
     ----------
-    loader : Settings
+    loader : LoaderSettings
         The loader.
     progress : Progress
         The position to start at, kept up to date for the loader's ``state_dict``.
@@ -120,7 +120,7 @@ class LoaderIterator:
     _lasting = True
     """Whether copies of the dataset outlive the epoch."""
 
-    def __init__(self, loader: Settings, progress: Progress, workers: int = 0) -> None:
+    def __init__(self, loader: LoaderSettings, progress: Progress, workers: int = 0) -> None:
         self._flavour, self._finish = loader.flavour, loader.finish
         self._index_sampler = loader._index_sampler  # noqa: SLF001 - torch's names
         self._generator = loader.generator

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import StalledError
-from tundish.loader.dataloader.iterator import LoaderIterator, Settings, check_replicas
+from tundish.loader.dataloader.iterator import LoaderIterator, LoaderSettings, check_replicas
 from tundish.loader.dataloader.outfit import Outfit
 from tundish.loader.dataloader.wanted import NO_BATCH, BatchStage, BatchTasks, Wanted
 from tundish.loader.dataloader.wire import unpack_batch
@@ -47,7 +47,7 @@ class Parallel(LoaderIterator):
 
     Parameters
     ----------
-    loader : Settings
+    loader : LoaderSettings
         The loader.
     progress : Progress
         The position to start at.
@@ -55,7 +55,7 @@ class Parallel(LoaderIterator):
         The number of workers.
     """
 
-    def __init__(self, loader: Settings, progress: Progress, workers: int) -> None:
+    def __init__(self, loader: LoaderSettings, progress: Progress, workers: int) -> None:
         self._timeout, self._in_order = loader.timeout, loader.in_order
         self._size = workers
         self._lasting = loader.persistent_workers

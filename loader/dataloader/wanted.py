@@ -21,8 +21,8 @@ from tundish.loader.run.wire.messages import (
     EXTRA_IN_SLOT,
     NO_SLOT,
     STREAM_END,
-    Items,
-    Kind,
+    ItemsForm,
+    MessageKind,
     Task,
 )
 
@@ -188,7 +188,7 @@ class BatchTasks(Tasks):
             return []
         have = memory.had_by(block)
         task = Task(
-            Kind.TASK,
+            MessageKind.TASK,
             kind,
             block.stage.number,
             block.number,
@@ -237,13 +237,13 @@ class BatchTasks(Tasks):
         return f"DataLoader worker (pid(s) {how.pid}) exited unexpectedly: {how.how}"
 
 
-def _encoded(keys: Any) -> tuple[Items, bytes]:
+def _encoded(keys: Any) -> tuple[ItemsForm, bytes]:
     if isinstance(keys, list) and set(map(type, keys)) <= _INTEGERS:
         try:
-            return Items.INDICES, array("q", keys).tobytes()
+            return ItemsForm.INDICES, array("q", keys).tobytes()
         except OverflowError:
             pass
-    return Items.ENCODED, b"" if keys is None else pickle.dumps(keys)
+    return ItemsForm.ENCODED, b"" if keys is None else pickle.dumps(keys)
 
 
 def _named(wanted: Wanted, at: int | None) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from tundish.loader.run.starting.tensors import reduce_tensor, tensor_of
 from tundish.loader.run.starting.unpicklable import find_unpicklable
-from tundish.loader.run.working.writing import NeedsMore
+from tundish.loader.run.working.writing import SlotTooSmall
 
 if TYPE_CHECKING:
     from tundish.shm.memory import Arena
@@ -80,7 +80,7 @@ class SlotMemory:
             return np.empty(shape, dtype)
         try:
             start = self.take(nbytes)
-        except NeedsMore:
+        except SlotTooSmall:
             return np.empty(shape, dtype)
         return self.view(start, nbytes).view(dtype).reshape(shape)
 
@@ -95,7 +95,7 @@ class SlotMemory:
         start = -(-self.used // _ALIGN) * _ALIGN
         end = start + nbytes
         if end > self._may:
-            raise NeedsMore(end)
+            raise SlotTooSmall(end)
         if end > self._have:
             assert self._arena is not None
             first = max(start, self._have)
@@ -111,7 +111,7 @@ class SlotMemory:
         )
 
 
-class Packed:
+class PackedBatch:
     """A batch as a pickle and the memory it refers to.
 
     Attributes
@@ -130,7 +130,7 @@ class Packed:
         self.main, self.raws, self.last = main, raws, False
 
 
-def pack_batch(batch: Any, state: Any = None) -> Packed:
+def pack_batch(batch: Any, state: Any = None) -> PackedBatch:
     """Pickle a batch, and the state of the dataset after it.
 
     Raises
@@ -153,16 +153,16 @@ def pack_batch(batch: Any, state: Any = None) -> Packed:
         return False
 
     try:
-        return Packed(_dumps(_Plain, value, aside), raws)
+        return PackedBatch(_dumps(_BatchPickler, value, aside), raws)
     except Exception:  # noqa: BLE001 - whatever pickle cannot take, cloudpickle may
         raws.clear()
     try:
-        return Packed(_dumps(_Cloud, value, aside), raws)
+        return PackedBatch(_dumps(_Cloud, value, aside), raws)
     except Exception as error:
         raise _unpicklable(batch, error) from error
 
 
-class _Plain(pickle.Pickler):
+class _BatchPickler(pickle.Pickler):
     own: ClassVar[dict[Any, Any]] = {}
 
 
@@ -204,7 +204,7 @@ def _unpicklable(value: Any, error: Exception) -> TypeError:
     return blamed
 
 
-def write_batch(packed: Packed, memory: SlotMemory) -> tuple[bytes, bool]:
+def write_batch(packed: PackedBatch, memory: SlotMemory) -> tuple[bytes, bool]:
     """Write a batch's memory to the slot, as far as it is not there yet.
 
     Returns
@@ -247,8 +247,8 @@ def write_batch(packed: Packed, memory: SlotMemory) -> tuple[bytes, bool]:
             start = memory.take(size)
             memory.view(start, size)[:] = np.frombuffer(main, np.uint8)
             main = _PAIR.pack(start, size)
-    except NeedsMore as need:
-        raise NeedsMore(max(end + _ALIGN * len(packed.raws), need.nbytes)) from None
+    except SlotTooSmall as need:
+        raise SlotTooSmall(max(end + _ALIGN * len(packed.raws), need.nbytes)) from None
     head = _HEAD.pack(len(pairs), 0 if main_in_slot else size)
     return b"".join([head, *pairs, main]), True
 

@@ -24,7 +24,7 @@ from tundish.errors import TransformError
 from tundish.loader.dataloader.fetching import BatchTask, Exhausted, Fetcher, fetcher_of
 from tundish.loader.dataloader.recipe import WorkerInfo, install, tell_torch
 from tundish.loader.dataloader.seeding import seed_batch, seed_torch_on_arrival, seed_worker
-from tundish.loader.dataloader.wire import Packed, SlotMemory, pack_batch, write_batch
+from tundish.loader.dataloader.wire import PackedBatch, SlotMemory, pack_batch, write_batch
 from tundish.loader.protocols.raised import element_error, opened
 from tundish.loader.run.starting.arrivals import when_imported
 from tundish.loader.run.starting.payload import dumps_exception
@@ -34,12 +34,12 @@ from tundish.loader.run.wire.messages import (
     EXTRA_IN_SLOT,
     NO_SLOT,
     STREAM_END,
-    Items,
-    Kind,
+    ItemsForm,
+    MessageKind,
     Task,
 )
 from tundish.loader.run.wire.serving import Serving, serve
-from tundish.loader.run.working.writing import NeedsMore
+from tundish.loader.run.working.writing import SlotTooSmall
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.recipe import Recipe
@@ -88,7 +88,7 @@ class LoaderWorker(Serving):
         self._epoch: dict[str, Any] = {}
         self._made = 0
         self._has_begun = False
-        self._kept: dict[int, Packed] = {}
+        self._kept: dict[int, PackedBatch] = {}
 
     def _complaint(self) -> bytes:
         return b"" if self._failed is None else _packed(self._failed)
@@ -105,17 +105,17 @@ class LoaderWorker(Serving):
         began, cpu_s = time.perf_counter(), time.process_time()
         arena = self._arena if task.slot != NO_SLOT else None
         memory = SlotMemory(arena, task.slot, task.have, task.may)
-        kind, message, nbytes = Kind.DONE, b"", 0
+        kind, message, nbytes = MessageKind.DONE, b"", 0
         try:
             packed = self._kept.pop(task.block, None) or self._made_or_over(task, tail, memory)
             flags = STREAM_END if packed.last else 0
             try:
                 message, in_slot = write_batch(packed, memory)
                 flags |= EXTRA_IN_SLOT if in_slot else 0
-            except NeedsMore as need:
+            except SlotTooSmall as need:
                 # Nothing is made twice: the batch waits here for a larger slot.
                 self._kept[task.block] = packed
-                kind, nbytes, flags = Kind.NEED, need.nbytes, 0
+                kind, nbytes, flags = MessageKind.NEED, need.nbytes, 0
         except BaseException as error:  # noqa: BLE001 - the batch's error
             message, flags = self._error(element_error(error), task), EXTRA
         self._outbox.answer(
@@ -128,7 +128,9 @@ class LoaderWorker(Serving):
             nbytes=nbytes or memory.used,
         )
 
-    def _made_or_over(self, task: Task, tail: bytes | memoryview, memory: SlotMemory) -> Packed:
+    def _made_or_over(
+        self, task: Task, tail: bytes | memoryview, memory: SlotMemory
+    ) -> PackedBatch:
         """Make a batch; after the last one, return the replica's state in its place."""
         try:
             return self._made_batch(task, tail, memory)
@@ -138,7 +140,7 @@ class LoaderWorker(Serving):
             packed.last = True
             return packed
 
-    def _made_batch(self, task: Task, tail: bytes | memoryview, memory: SlotMemory) -> Packed:
+    def _made_batch(self, task: Task, tail: bytes | memoryview, memory: SlotMemory) -> PackedBatch:
         recipe, epoch = self._recipe, self._epoch
         if self._failed is not None:
             failed, self._failed = self._failed, None
@@ -176,7 +178,7 @@ class LoaderWorker(Serving):
 
     def _keys(self, task: Task, tail: bytes | memoryview) -> Any:
         data = input_of(tail, self._arena)
-        if task.items == Items.INDICES:
+        if task.items == ItemsForm.INDICES:
             return np.frombuffer(data, np.int64).tolist()
         return pickle.loads(data)
 

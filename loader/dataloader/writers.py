@@ -58,15 +58,15 @@ def writer(value: Any, making: Making, within: type) -> Writer:
             return ArrayColumn(value, making)
     elif kind is tuple or kind is list or is_namedtuple(kind):
         items = [writer(item, making, tuple) for item in value]
-        if not all(type(item) is Kept for item in items):
-            return Items(kind, items)
+        if not all(type(item) is KeptWriter for item in items):
+            return ItemsWriter(kind, items)
     elif kind is dict or ((kind is OrderedDict or kind is defaultdict) and not vars_of(value)):
         fields = {key: writer(item, making, list) for key, item in value.items()}
-        if not all(type(item) is Kept for item in fields.values()):
-            return Fields(emptied(value), fields)
+        if not all(type(item) is KeptWriter for item in fields.values()):
+            return FieldsWriter(emptied(value), fields)
     elif is_dense_tensor(value) and value.nbytes > _SMALL_TENSOR:
         return TensorColumn(value, making)
-    return Kept(making, kind, within)
+    return KeptWriter(making, kind, within)
 
 
 def is_namedtuple(kind: type) -> bool:
@@ -90,7 +90,7 @@ def emptied(mapping: dict[Any, Any]) -> dict[Any, Any]:
 
 
 @dataclass(slots=True)
-class Items:
+class ItemsWriter:
     """A list, a tuple or a named tuple with a fixed number of items."""
 
     kind: Any
@@ -123,7 +123,7 @@ class Items:
 
 
 @dataclass(slots=True)
-class Fields:
+class FieldsWriter:
     """A dict, an ordered or a default one, with at least the first sample's keys."""
 
     empty: dict[Any, Any]
@@ -159,7 +159,7 @@ class Fields:
 
 
 @dataclass(slots=True)
-class Kept:
+class KeptWriter:
     """Values without arrays (numbers, text), kept by reference and collated at the end."""
 
     making: Making
@@ -270,5 +270,5 @@ class TensorColumn:
         return self.leaf(self.column, self.name)
 
 
-Writer: TypeAlias = Items | Fields | Kept | ArrayColumn | TensorColumn
+Writer: TypeAlias = ItemsWriter | FieldsWriter | KeptWriter | ArrayColumn | TensorColumn
 """One place of the plan."""

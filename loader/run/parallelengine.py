@@ -18,7 +18,7 @@ from tundish.loader.run.coordinating.deaths import Deaths
 from tundish.loader.run.coordinating.lookahead import LookAhead
 from tundish.loader.run.coordinating.memory import Memory
 from tundish.loader.run.coordinating.planner import ParallelPlanner
-from tundish.loader.run.coordinating.seat import Seat
+from tundish.loader.run.coordinating.seat import WriterStage
 from tundish.loader.run.engine import Engine, refused
 from tundish.loader.run.inline.reference import open_inline
 from tundish.loader.run.parallelism import budget_of
@@ -90,7 +90,7 @@ class ParallelEngine(Engine):
         with uninterrupted(), descriptors_for(f"{coordinator.workers} workers"):
             self._start(coordinator)
         if recorders:
-            seat = Seat(coordinator, self.context)
+            seat = WriterStage(coordinator, self.context)
             for recorder in recorders:
                 recorder.carrier = seat
         self._kept = self.context.root.kept

@@ -15,10 +15,10 @@ from tundish.loader.watch.prediction import (
     RATE,
     TO_RESTORE,
     WORTH,
-    Keep,
+    BatchedCall,
+    KeepAfter,
     Move,
     Prediction,
-    Together,
     noise_of,
 )
 from tundish.loader.watch.throughput import warranted
@@ -241,7 +241,7 @@ def _many_at_once(stats: Stats, plan: PlanView, costs: Costs) -> Iterator[Predic
         )
         what = f"map_batches({each.function}, {batch.rows}) instead of {each.name}"
         then = _rate(costs, costs.cheaper(seconds))
-        hint = Together(each.name, batch.rows, assumes=takes)
+        hint = BatchedCall(each.name, batch.rows, assumes=takes)
         yield Prediction(what, costs.rate, then, basis, 0.3, hint=hint)
 
 
@@ -327,7 +327,9 @@ def _kept(plan: PlanView, costs: Costs, budget: int, spread: float) -> Iterator[
     fits = 0 < whole < budget / 4 and permuting is None
     small = "a cache or snapshot" if fits else "a snapshot"
     what = f"{small} after {node.name}{moved}"
-    hint = Keep(node.name, orders[0].name if orders else "", reorders, drawn, permuting is not None)
+    hint = KeepAfter(
+        node.name, orders[0].name if orders else "", reorders, drawn, permuting is not None
+    )
     yield Prediction(what, costs.rate, then, basis, math.hypot(spread, 0.15), hint=hint)
 
 

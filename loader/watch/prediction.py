@@ -37,7 +37,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Keep:
+class KeepAfter:
     """A cache or a snapshot comes after an operator.
 
     Attributes
@@ -62,7 +62,7 @@ class Keep:
 
 
 @dataclass(frozen=True)
-class Together:
+class BatchedCall:
     """A function is called for many rows at once.
 
     Attributes
@@ -83,7 +83,7 @@ class Together:
     assumes: str = ""
 
 
-Hint: TypeAlias = Move | Keep | Together
+Hint: TypeAlias = Move | KeepAfter | BatchedCall
 
 
 WORTH = 1.05
@@ -113,7 +113,7 @@ class Prediction:
         How far `then` may be off, as a share of it.
     unit : str
         Of `now` and `then`.
-    hint : Move, Keep, Together or None
+    hint : Move, KeepAfter, BatchedCall or None
         The change as data, where it is one of the plan; None: it changes only how the plan is run.
     """
 

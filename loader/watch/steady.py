@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tundish.loader.watch.throughput import Measure
 
 if TYPE_CHECKING:
-    from tundish.loader.watch.throughput import Sample
+    from tundish.loader.watch.throughput import EventSample
 
 LONG_S = 4.0
 """For so long is measured at most, where something is not clear."""
@@ -53,14 +53,14 @@ class Steady:
 
     def forget(self) -> None:
         """Forget the samples."""
-        self._samples: list[Sample] = []
+        self._samples: list[EventSample] = []
 
-    def take(self, sample: Sample, *, warming: bool) -> Measure | None:
+    def take(self, sample: EventSample, *, warming: bool) -> Measure | None:
         """Take in a sample; return what they come to, if they are enough.
 
         Parameters
         ----------
-        sample : Sample
+        sample : EventSample
             With the same number of workers as those before.
         warming : bool
             Whether work may still be getting faster: then it is waited until it does not.
@@ -85,7 +85,7 @@ class Steady:
                 return None
         return seen
 
-    def _has_settled(self, sample: Sample) -> bool:
+    def _has_settled(self, sample: EventSample) -> bool:
         """Return True if all workers are there, and what was under way when they began is not."""
         if sample.starting and self._starting_s < _STARTING_S:
             self._starting_s += sample.seconds
@@ -96,7 +96,7 @@ class Steady:
             return False
         return True
 
-    def _is_pause(self, sample: Sample) -> bool:
+    def _is_pause(self, sample: EventSample) -> bool:
         """Return True if the consumer did something else meanwhile, or takes what was made then."""
         usual = median(self._outsides) if len(self._outsides) >= _SAMPLES else inf
         if sample.delivered:

@@ -1,6 +1,6 @@
 """Throughput: the time of an element, the gain of another number of workers, and how far ahead they should be.
 
-A `Sample` is what happened in a short time, a `Measure` what that comes to for an element, and `predicted` the
+A `EventSample` is what happened in a short time, a `Measure` what that comes to for an element, and `predicted` the
 model: an element comes no faster than the consumer takes it, the cores compute it, or the workers make it.
 """
 
@@ -26,7 +26,7 @@ _AHEAD = 1.15  # times what the consumer takes, since both are uneven
 
 
 @dataclass(frozen=True)
-class Sample:
+class EventSample:
     """The events of a short time.
 
     Attributes
@@ -79,7 +79,7 @@ class Measure:
     each_s : float
         From one element to the next.
     waited_s, outside_s, busy_s, cpu_s, queued_s, consumer_cpu_s, functions_s
-        Of it, as in `Sample`.
+        Of it, as in `EventSample`.
     error : float
         The standard error of `each_s`, relative to it.
     usual_s : float
@@ -106,7 +106,7 @@ class Measure:
         return max(0.0, self.busy_s - self.cpu_s - self.queued_s)
 
     @classmethod
-    def of(cls, samples: Sequence[Sample]) -> Measure | None:
+    def of(cls, samples: Sequence[EventSample]) -> Measure | None:
         """Make a measure of samples with one number of workers; None as long as there is no element."""
         count = sum(s.delivered for s in samples)
         if not count:
@@ -215,7 +215,7 @@ def warranted(blocked_s: float, cpu_s: float, cores: int, most: int) -> int:
     return next(fits, most)
 
 
-class Prediction(NamedTuple):
+class WorkerForecast(NamedTuple):
     """The number of workers it takes, and what they would give.
 
     Attributes
@@ -230,7 +230,7 @@ class Prediction(NamedTuple):
     gain: float
 
 
-def predicted(seen: Measure, cores: int, most: int) -> Prediction:
+def predicted(seen: Measure, cores: int, most: int) -> WorkerForecast:
     """Return what more workers would give.
 
     An element cannot come faster than the consumer takes it, nor than the cores compute it, workers' and
@@ -249,10 +249,10 @@ def predicted(seen: Measure, cores: int, most: int) -> Prediction:
 
     Returns
     -------
-    Prediction
+    WorkerForecast
         The fewest that come near the best; those there are, with gain 1, where the consumer hardly waits.
     """
-    none = Prediction(seen.workers, 1.0)
+    none = WorkerForecast(seen.workers, 1.0)
     taken_s = max(seen.each_s - seen.waited_s, 1e-9)
     if seen.each_s < GAIN * taken_s or seen.busy_s <= 0:
         return none
@@ -272,7 +272,7 @@ def predicted(seen: Measure, cores: int, most: int) -> Prediction:
         return none
     wanted = min(_AHEAD / taken_s, _NEAR * fits * model(reach))
     workers = next((w for w in range(seen.workers, reach) if fits * model(w) >= wanted), reach)
-    return Prediction(workers, min(bound, fits * model(workers)) * seen.each_s)
+    return WorkerForecast(workers, min(bound, fits * model(workers)) * seen.each_s)
 
 
 _ENOUGH = 64  # tasks

@@ -15,10 +15,10 @@ from math import ceil, inf, log2, sqrt
 from typing import TYPE_CHECKING
 
 from tundish.loader.watch.steady import LONG_S, Steady
-from tundish.loader.watch.throughput import GAIN, Prediction, computes, predicted
+from tundish.loader.watch.throughput import GAIN, WorkerForecast, computes, predicted
 
 if TYPE_CHECKING:
-    from tundish.loader.watch.throughput import Measure, Sample
+    from tundish.loader.watch.throughput import EventSample, Measure
 
 _KEEP = 0.25  # of what was promised, to stay there; so that noise alone is not
 _LEAST_KEEP = 0.015
@@ -100,12 +100,12 @@ class Tuner:
         self._steady = Steady()
         self._begin_search()
 
-    def observe(self, sample: Sample) -> int | None:
+    def observe(self, sample: EventSample) -> int | None:
         """Take in what happened; return a new number of workers, or None.
 
         Parameters
         ----------
-        sample : Sample
+        sample : EventSample
             Since the last call, at one number of workers.
 
         Returns
@@ -132,7 +132,7 @@ class Tuner:
         self.done = False
         self._in_process = self.least == 0  # whether that is still to be tried
         self._tried: dict[int, Measure] = {}
-        self._trial: Prediction | None = None
+        self._trial: WorkerForecast | None = None
         self._base: Measure | None = None
         self._left, self._rejected = self._trials, 0
         self._below = inf  # as many did not give more
@@ -147,7 +147,7 @@ class Tuner:
         self.changes += 1
         return workers
 
-    def _try(self, trial: Prediction, base: Measure) -> int | None:
+    def _try(self, trial: WorkerForecast, base: Measure) -> int | None:
         self._trial, self._base = trial, base
         self._left -= 1
         return self._go(trial.workers)
@@ -161,7 +161,7 @@ class Tuner:
                 return None
             self._in_process = False
             promised = more.gain if more else 1.0
-            return self._try(Prediction(0, max(_WORTH_OWN, _NEARLY * promised)), seen)
+            return self._try(WorkerForecast(0, max(_WORTH_OWN, _NEARLY * promised)), seen)
         if more is not None:
             sure = self._steady.count >= _SAMPLES and seen.error <= (more.gain - 1) / 4
             if more.gain < _LARGE and not sure and seen.seconds < LONG_S:
@@ -184,7 +184,7 @@ class Tuner:
         self._settle(seen)
         return None
 
-    def _more(self, seen: Measure, *, anew: bool = False) -> Prediction | None:
+    def _more(self, seen: Measure, *, anew: bool = False) -> WorkerForecast | None:
         """Predict the gain of more workers, of numbers that were not found useless; with `anew`, of all."""
         left = anew or (self._left > 0 and self._rejected < _REJECTED)
         if not left or not seen.workers:
@@ -193,7 +193,7 @@ class Tuner:
         below = inf if anew else self._below
         if found.workers >= below:  # half way, then
             between = int(sqrt(seen.workers * below))
-            found = Prediction(between, min(found.gain, between / seen.workers))
+            found = WorkerForecast(between, min(found.gain, between / seen.workers))
         return found if found.gain >= GAIN and found.workers > seen.workers else None
 
     def _may_do_without(self, seen: Measure) -> bool:
@@ -202,13 +202,13 @@ class Tuner:
             return False
         return _WITHOUT * (seen.outside_s + seen.functions_s) < seen.each_s
 
-    def _fewer(self, seen: Measure) -> Prediction | None:
+    def _fewer(self, seen: Measure) -> WorkerForecast | None:
         """Fewer workers, where fewer do: as many as cores of those that compute, else as many as are busy at a time."""
         if self._left <= 0 or not seen.workers:
             return None
         enough = max(self.cores, self.least)
         if seen.workers > enough and computes(seen.blocked_s, seen.cpu_s):
-            return Prediction(enough, 0.0)
+            return WorkerForecast(enough, 0.0)
         least_s = min(each.busy_s for each in (seen, *self._tried.values()) if each.workers)
         if seen.waited_s > (GAIN - 1) * seen.each_s:
             cores = (seen.cpu_s + seen.consumer_cpu_s) / seen.each_s
@@ -217,7 +217,7 @@ class Tuner:
         need = max(1, self.least, ceil(_SPARE * least_s / seen.each_s))
         if need > seen.workers / 2 or seen.workers - need < _WORTH:
             return None
-        return Prediction(need, 1.0)
+        return WorkerForecast(need, 1.0)
 
     def _judge(self, seen: Measure) -> int | None:
         """Decide whether a trial was worth it."""

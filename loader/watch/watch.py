@@ -26,7 +26,7 @@ MOST = 10_000
 not pile up."""
 
 
-class Sample:
+class NodeTimes:
     """The times that the nodes of one stage took, of the elements that were timed.
 
     Attributes
@@ -182,12 +182,12 @@ class StageMeter:
         time.extend(tuple(self._noted))  # noted they stay: another thread may ask
         return time.frozen()
 
-    def frozen(self, sample: Sample | None, dropped: Mapping[str, int]) -> StageStats:
+    def frozen(self, sample: NodeTimes | None, dropped: Mapping[str, int]) -> StageStats:
         """Return what is known so far.
 
         Parameters
         ----------
-        sample : Sample or None
+        sample : NodeTimes or None
             What was timed of it.
         dropped : mapping of str to int
             How many elements each node has left out.
@@ -255,7 +255,7 @@ class Watch:
 
     Attributes
     ----------
-    samples : dict of str to Sample
+    samples : dict of str to NodeTimes
         What was timed, by stage.
     meters : dict of str to StageMeter
         The stages, in the order they were first made.
@@ -264,7 +264,7 @@ class Watch:
     def __init__(self, *, enabled: bool = True) -> None:
         self.enabled = enabled
         self.is_inner = False
-        self.samples: dict[str, Sample] = {}
+        self.samples: dict[str, NodeTimes] = {}
         self.meters: dict[str, StageMeter] = {}
         self._tallies: dict[str, list[int]] = {}  # what each node has left out
         self._edges: dict[str, list[float]] = {}
@@ -305,11 +305,11 @@ class Watch:
         """Return a context for making elements that have been made before: they do not count again."""
         return self._again
 
-    def sample(self, stage: str) -> Sample:
+    def sample(self, stage: str) -> NodeTimes:
         """Return what is timed of a stage."""
         found = self.samples.get(stage)
         if found is None:
-            found = self.samples[stage] = Sample()
+            found = self.samples[stage] = NodeTimes()
         return found
 
     def meter(self, name: str, nodes: Iterable[tuple[str, bool, bool]], where: str) -> StageMeter:

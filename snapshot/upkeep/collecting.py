@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import SnapshotError
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.lease import Holder
-from tundish.snapshot.manifest import Outcome
+from tundish.snapshot.manifest import RunOutcome
 from tundish.snapshot.run import read_run
 from tundish.snapshot.upkeep.information import files_below, live_runs
 
@@ -166,7 +166,7 @@ def _useless_run(catalog: Catalog, key: str, run: str, manifest: Manifest | None
         header = catalog.store.size(f"{key}/runs/{run}/run.json")
         return "" if header is not None else "it was never begun, or is half removed"
     with suppress(SnapshotError):
-        if prefix.outcome is not Outcome.FINISHED and Holder.from_json(prefix.holder).alive:
+        if prefix.outcome is not RunOutcome.FINISHED and Holder.from_json(prefix.holder).alive:
             return ""
     if manifest is not None:
         return "another run is the snapshot"

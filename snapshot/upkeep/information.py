@@ -13,7 +13,7 @@ from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.fingerprint.differences import differences
 from tundish.snapshot.frame import unpack
 from tundish.snapshot.lease import holder_of, is_stale
-from tundish.snapshot.manifest import Outcome
+from tundish.snapshot.manifest import RunOutcome
 from tundish.snapshot.run import read_run
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class RunInfo:
     ----------
     run : str
         Its name.
-    outcome : Outcome
+    outcome : RunOutcome
         Its state.
     rows, bytes, shards, records : int
         Its durable elements, the size and the number of its shards, and its commits.
@@ -48,7 +48,7 @@ class RunInfo:
     """
 
     run: str
-    outcome: Outcome
+    outcome: RunOutcome
     rows: int = 0
     bytes: int = 0
     shards: int = 0
@@ -69,7 +69,7 @@ class KeyInfo:
     ----------
     key : str
         The fingerprint's key.
-    outcome : Outcome
+    outcome : RunOutcome
         Its state.
     rows, bytes : int
         Elements and size of the complete snapshot's shards, or of the longest run's.
@@ -96,7 +96,7 @@ class KeyInfo:
     """
 
     key: str
-    outcome: Outcome
+    outcome: RunOutcome
     rows: int = 0
     bytes: int = 0
     disk_bytes: int = 0
@@ -208,7 +208,7 @@ def run_info(
         prefix = read_run(catalog.at(key), run)
     except SnapshotError as error:
         return RunInfo(
-            run, Outcome.LOST_HEADER, complete=complete, beaten=beaten, problem=str(error)
+            run, RunOutcome.LOST_HEADER, complete=complete, beaten=beaten, problem=str(error)
         )
     return RunInfo(
         run,

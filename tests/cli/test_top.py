@@ -26,7 +26,7 @@ import pytest
 import tundish as td
 from tundish.cli import main, top
 from tundish.cli import terminal as terminals
-from tundish.cli.frame import History, Reading, Told, clip, frame
+from tundish.cli.frame import BoardReading, History, IteratorReport, clip, frame
 from tundish.loader.run.watching import publishing
 from tundish.loader.watch.histogram import Durations
 from tundish.loader.watch.stats import NodeStats, StageStats, Stats, WorkerStats
@@ -98,16 +98,16 @@ def stats(**given: Any) -> Stats:
     return replace(made, **given)
 
 
-def told(name: str = "1", **given: Any) -> Told:
-    return Told(name, "range -> map -> batch", time.time(), stats(**given))
+def told(name: str = "1", **given: Any) -> IteratorReport:
+    return IteratorReport(name, "range -> map -> batch", time.time(), stats(**given))
 
 
-def lines_of(*readings: Told, width: int = 120) -> list[str]:
+def lines_of(*readings: IteratorReport, width: int = 120) -> list[str]:
     """The frame after several readings of one iterator."""
     history = History()
     for each in readings:
-        history.add(Reading(("train.py",), (each,)))
-    return frame(4711, Reading(("train.py",), (readings[-1],)), history, width)
+        history.add(BoardReading(("train.py",), (each,)))
+    return frame(4711, BoardReading(("train.py",), (readings[-1],)), history, width)
 
 
 def line(lines: list[str], start: str) -> str:
@@ -179,13 +179,13 @@ def test_in_process_there_are_no_workers_to_wait_for() -> None:
 
 
 def test_what_is_not_measured_is_not_shown() -> None:
-    lines = lines_of(Told("1", "range", time.time(), Stats(elements=3, wall_s=1.0)))
+    lines = lines_of(IteratorReport("1", "range", time.time(), Stats(elements=3, wall_s=1.0)))
 
     assert lines[2:] == ["range  iterator 1", "given     3 in 0:01, 3/s"]
 
 
 def test_no_iterator() -> None:
-    assert frame(1, Reading(("x",), (), 2), History(), 80) == [
+    assert frame(1, BoardReading(("x",), (), 2), History(), 80) == [
         "process 1  x",
         "",
         "no iterator lives now",
@@ -473,7 +473,7 @@ class Asked:
 
 
 def names() -> list[str]:
-    return [each.name for each in Reading.of(read_board(os.getpid())).iterators]
+    return [each.name for each in BoardReading.of(read_board(os.getpid())).iterators]
 
 
 @pytest.mark.slow
@@ -552,7 +552,7 @@ def test_what_is_too_much_is_left_out() -> None:
     for iterator in iterators:
         publishing.publish(iterator, "x" * 20_000, Stats)
 
-    reading = Reading.of(read_board(os.getpid()))
+    reading = BoardReading.of(read_board(os.getpid()))
     assert reading.left_out + len(reading.iterators) == 30
     assert reading.left_out > 0
     assert reading.iterators[-1].name == "30"
@@ -568,7 +568,7 @@ def test_a_forked_child_tells_only_of_its_own() -> None:
         try:
             mine = Asked()
             publishing.publish(mine, "the child's", Stats)
-            plans = [each.plan for each in Reading.of(read_board(os.getpid())).iterators]
+            plans = [each.plan for each in BoardReading.of(read_board(os.getpid())).iterators]
             os._exit(0 if plans == ["the child's"] else 1)
         finally:
             os._exit(2)  # whatever is raised: no test goes on in here

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tundish as td
-from tundish.loader.watch.prediction import Keep, Move, Together
+from tundish.loader.watch.prediction import BatchedCall, KeepAfter, Move
 from tundish.testing.advising import assert_advice_is_harmless, hints_for
 from tundish.testing.registry import FIRST, OTHERS, Case
 
@@ -49,27 +49,33 @@ def source() -> td.Dataset:
 PLANS: dict[str, tuple[Callable[[], td.Dataset], set[type]]] = {
     "a shuffle before": (
         lambda: source().shuffle(None, seed=1).map(dear).batch(4),
-        {Keep},
+        {KeepAfter},
     ),
-    "a cheap function": (lambda: td.Dataset.range(1500).map(dear).batch(500), {Keep, Together}),
-    "a shuffle after": (lambda: source().map(dear).shuffle(7, seed=1).batch(4), {Keep}),
+    "a cheap function": (
+        lambda: td.Dataset.range(1500).map(dear).batch(500),
+        {KeepAfter, BatchedCall},
+    ),
+    "a shuffle after": (lambda: source().map(dear).shuffle(7, seed=1).batch(4), {KeepAfter}),
     "a filter and a window": (
         lambda: source().map(dear).filter(even).shuffle(7, seed=1).batch(4),
-        {Keep, Move},
+        {KeepAfter, Move},
     ),
-    "a filter that may go first": (lambda: source().map(same).filter(even).batch(4), {Keep, Move}),
-    "random augmentation": (lambda: source().map(dear).map(noisy, seed=2).batch(4), {Keep}),
+    "a filter that may go first": (
+        lambda: source().map(same).filter(even).batch(4),
+        {KeepAfter, Move},
+    ),
+    "random augmentation": (lambda: source().map(dear).map(noisy, seed=2).batch(4), {KeepAfter}),
     "randomness, then a window": (
         lambda: source().map(noisy, seed=2).filter(positive).shuffle(9).batch(4),
         {Move},
     ),
     "a shuffle, a filter, then randomness": (
         lambda: source().shuffle(None).map(dear).filter(even).map(noisy, seed=2).batch(4),
-        {Keep, Move},
+        {KeepAfter, Move},
     ),
     "datasets, then a window": (
         lambda: source().flat_map(inner).map(dear).shuffle(9, seed=1).batch(4),
-        {Keep},
+        {KeepAfter},
     ),
     "a cache, then a window": (
         lambda: source().map(dear).cache().filter(even).shuffle(9).batch(4),
@@ -77,7 +83,7 @@ PLANS: dict[str, tuple[Callable[[], td.Dataset], set[type]]] = {
     ),
     "kept before a permutation": (
         lambda: source().map(dear).shuffle(None, seed=1).batch(4),
-        {Keep},
+        {KeepAfter},
     ),
     "a window, then a cache": (
         lambda: source().map(dear).filter(even).shuffle(9).cache().batch(4),
@@ -121,4 +127,4 @@ def test_a_shuffle_of_batches_stays_after_batch() -> None:
 def test_no_advice_on_any_operator_shows(cases: tuple[Case, ...]) -> None:
     made = [type(hint) for case in cases for hint in assert_advice_is_harmless(case.build)]
 
-    assert made.count(Keep) >= len(cases) // 4
+    assert made.count(KeepAfter) >= len(cases) // 4

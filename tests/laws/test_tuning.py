@@ -16,7 +16,7 @@ from tundish import AUTOTUNE, Dataset, Iterator, Options, set_seed
 from tundish.loader.run.pool import pool
 from tundish.loader.run.starting.launcher import start_method
 from tundish.loader.run.watching import tuning
-from tundish.loader.watch.throughput import Sample
+from tundish.loader.watch.throughput import EventSample
 from tundish.testing import collect
 from tundish.testing.functions import Draw, Fail, Keep
 from tundish.testing.registry import FIRST, Case
@@ -32,7 +32,7 @@ class Restless:
     def __init__(self, cores: int, initial: int, least: int, most: int) -> None:
         self._least, self._turn = least, count()
 
-    def observe(self, sample: Sample) -> int | None:
+    def observe(self, sample: EventSample) -> int | None:
         return max(self._least, SCRIPT[next(self._turn) % len(SCRIPT)])
 
     def bound(self, workers: int) -> None:

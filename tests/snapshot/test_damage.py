@@ -17,7 +17,7 @@ from tundish.snapshot.finished import read_finished
 from tundish.snapshot.frame import FORMAT
 from tundish.snapshot.index import read_index
 from tundish.snapshot.lease import adopt_run
-from tundish.snapshot.manifest import Manifest, Outcome
+from tundish.snapshot.manifest import Manifest, RunOutcome
 from tundish.snapshot.records import JournalRecord, RunHeader
 from tundish.snapshot.run import read_run
 
@@ -79,9 +79,9 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, file: str, how: str)
 
     if how == "empty" and name != "run.json":
         # On a filesystem without links, a writer that died between taking the name and filling it.
-        assert outcome is (Outcome.FINISHED if file == "MANIFEST" else Outcome.PREFIX)
+        assert outcome is (RunOutcome.FINISHED if file == "MANIFEST" else RunOutcome.PREFIX)
         return
-    assert outcome is (Outcome.NEWER_FORMAT if kind == "NEWER" else Outcome[f"{kind}_{file}"])
+    assert outcome is (RunOutcome.NEWER_FORMAT if kind == "NEWER" else RunOutcome[f"{kind}_{file}"])
     assert not outcome.served
     assert not outcome.continued
     assert isinstance(error, SnapshotVersionError if kind == "NEWER" else SnapshotCorruptError)
@@ -223,7 +223,7 @@ def test_a_record_that_does_not_follow_ends_the_prefix(tmp_path: Path, how: str)
         how, 5
     )
 
-    assert (prefix.outcome, prefix.next) == (Outcome.WRONG_JOURNAL, durable)
+    assert (prefix.outcome, prefix.next) == (RunOutcome.WRONG_JOURNAL, durable)
     assert str(disk.run / "journal") in str(prefix.problem)
     assert disk.catalog.best_run(KEY) is None
     assert adopt_run(disk.catalog.at(KEY), RUN, DEAD.to_json()) is None
@@ -234,7 +234,7 @@ def test_a_gap_ends_the_prefix(tmp_path: Path) -> None:
     disk.put("journal/00000007.json", WHOLE[SECOND_RECORD])
     prefix = read_run(disk.catalog.at(KEY), RUN)
 
-    assert (prefix.outcome, prefix.next) == (Outcome.LOST_RECORD, 0)
+    assert (prefix.outcome, prefix.next) == (RunOutcome.LOST_RECORD, 0)
     assert str(prefix.problem) == f"{disk.path(FIRST_RECORD)}: is missing, and number 7 is there"
 
 
@@ -243,14 +243,14 @@ def test_records_that_are_not_yet_published_do_not_count(tmp_path: Path) -> None
     disk.put(f"{SECOND_RECORD}.1a2b3c4d.tmp", WHOLE[SECOND_RECORD])
     prefix = read_run(disk.catalog.at(KEY), RUN)
 
-    assert (prefix.outcome, prefix.next) == (Outcome.PREFIX, 5)
+    assert (prefix.outcome, prefix.next) == (RunOutcome.PREFIX, 5)
 
 
-STATES: dict[str, tuple[Change, Outcome]] = {
-    "torn": (lambda content: content[:-1], Outcome.TORN_STATE),
-    "empty": (lambda content: b"", Outcome.TORN_STATE),
-    "longer": (lambda content: content + b" ", Outcome.TORN_STATE),
-    "edited": (lambda content: content.replace(b"10", b"11"), Outcome.EDITED_STATE),
+STATES: dict[str, tuple[Change, RunOutcome]] = {
+    "torn": (lambda content: content[:-1], RunOutcome.TORN_STATE),
+    "empty": (lambda content: b"", RunOutcome.TORN_STATE),
+    "longer": (lambda content: content + b" ", RunOutcome.TORN_STATE),
+    "edited": (lambda content: content.replace(b"10", b"11"), RunOutcome.EDITED_STATE),
 }
 
 
@@ -267,14 +267,14 @@ def test_a_damaged_state_costs_a_replay_and_no_element(tmp_path: Path, how: str)
     adopted = adopt_run(disk.catalog.at(KEY), RUN, DEAD.to_json())
     assert adopted is not None
     assert (
-        read_run(disk.catalog.at(KEY), RUN).outcome is Outcome.PREFIX
+        read_run(disk.catalog.at(KEY), RUN).outcome is RunOutcome.PREFIX
     )  # and is not asked about again
 
 
-SHARDS: dict[str, tuple[Change, Outcome]] = {
-    "short": (lambda content: content[:50], Outcome.TORN_SHARD),
-    "empty": (lambda content: b"", Outcome.TORN_SHARD),
-    "longer": (lambda content: content + b"\0", Outcome.TORN_SHARD),
+SHARDS: dict[str, tuple[Change, RunOutcome]] = {
+    "short": (lambda content: content[:50], RunOutcome.TORN_SHARD),
+    "empty": (lambda content: b"", RunOutcome.TORN_SHARD),
+    "longer": (lambda content: content + b"\0", RunOutcome.TORN_SHARD),
 }
 
 
@@ -294,14 +294,14 @@ def test_a_shard_of_another_size_names_file_and_batch(
     assert read_run(disk.catalog.at(KEY), RUN).next == 5
 
 
-INDICES: dict[str, tuple[Change, Outcome]] = {
-    "short": (lambda content: content[:-8], Outcome.TORN_INDEX),
-    "zero tail": (lambda content: content[:-8] + bytes(8), Outcome.EDITED_INDEX),
+INDICES: dict[str, tuple[Change, RunOutcome]] = {
+    "short": (lambda content: content[:-8], RunOutcome.TORN_INDEX),
+    "zero tail": (lambda content: content[:-8] + bytes(8), RunOutcome.EDITED_INDEX),
     "bit flip": (
         lambda content: content[:300] + bytes([content[300] ^ 4]) + content[301:],
-        Outcome.EDITED_INDEX,
+        RunOutcome.EDITED_INDEX,
     ),
-    "longer": (lambda content: content + b"\0", Outcome.TORN_INDEX),
+    "longer": (lambda content: content + b"\0", RunOutcome.TORN_INDEX),
 }
 
 
@@ -330,11 +330,11 @@ def test_every_byte_of_an_index_is_checked_without_a_manifest_too(tmp_path: Path
         prefix = read_run(disk.catalog.at(KEY), RUN)
         named.add(prefix.outcome)
         assert prefix.next == 10
-        if prefix.outcome is Outcome.FINISHED:  # a flip in padding changes nothing that is read
+        if prefix.outcome is RunOutcome.FINISHED:  # a flip in padding changes nothing that is read
             entries, table = read_index(changed, "")
             assert (entries.tolist(), table) == (said[0].tolist(), said[1])
 
-    assert named == {Outcome.FINISHED, Outcome.WRONG_INDEX}
+    assert named == {RunOutcome.FINISHED, RunOutcome.WRONG_INDEX}
 
 
 def test_an_index_with_columns_of_other_types_is_none() -> None:
@@ -359,7 +359,7 @@ def test_an_index_of_another_run_is_wrong(tmp_path: Path) -> None:
     )
     outcome, error = disk.catalog.examine(KEY)
 
-    assert outcome is Outcome.WRONG_INDEX
+    assert outcome is RunOutcome.WRONG_INDEX
     assert "9 rows and 1 errors, and the manifest says 11 elements" in str(error)
     assert read_finished(disk.catalog.at(KEY), manifest.runs[0]).next == 10
 
@@ -369,7 +369,7 @@ def test_a_manifest_that_contradicts_itself_is_wrong(tmp_path: Path) -> None:
     disk.put("manifest.json", setting(rows=11)(WHOLE["manifest.json"]))
     outcome, error = disk.catalog.examine(KEY)
 
-    assert outcome is Outcome.WRONG_MANIFEST
+    assert outcome is RunOutcome.WRONG_MANIFEST
     assert "has 11 rows, and its runs have others" in str(error)
 
 
@@ -377,10 +377,10 @@ def test_a_manifest_or_run_of_another_key_is_not_taken(tmp_path: Path) -> None:
     disk = Disk(tmp_path).put_all()
     disk.put("manifest.json", setting(key="f" * 16)(WHOLE["manifest.json"]))
 
-    assert disk.catalog.outcome(KEY) is Outcome.WRONG_MANIFEST
+    assert disk.catalog.outcome(KEY) is RunOutcome.WRONG_MANIFEST
     disk.take("manifest.json")
     disk.put("run.json", setting(key="f" * 16)(WHOLE["run.json"]))
-    assert disk.catalog.outcome(KEY) is Outcome.WRONG_HEADER
+    assert disk.catalog.outcome(KEY) is RunOutcome.WRONG_HEADER
     assert disk.catalog.best_run(KEY) is None
 
 
@@ -389,9 +389,9 @@ def test_a_higher_minor_version_and_unknown_keys_are_read(tmp_path: Path) -> Non
     for name in ("run.json", FIRST_RECORD, SECOND_RECORD, "manifest.json"):
         disk.put(name, setting(format=[FORMAT[0], 7], colour="green")(WHOLE[name]))
 
-    assert disk.catalog.outcome(KEY) is Outcome.COMPLETE
+    assert disk.catalog.outcome(KEY) is RunOutcome.COMPLETE
     disk.take("manifest.json")
-    assert disk.catalog.outcome(KEY) is Outcome.FINISHED
+    assert disk.catalog.outcome(KEY) is RunOutcome.FINISHED
 
 
 def test_versions_and_problems_cross_processes() -> None:
@@ -412,7 +412,7 @@ def test_a_damaged_description_does_not_keep_from_reading(tmp_path: Path) -> Non
     disk = Disk(tmp_path).put_all("pipeline.json")
     path = disk.put("pipeline.json", b"[1, 2")
 
-    assert disk.catalog.outcome(KEY) is Outcome.COMPLETE
+    assert disk.catalog.outcome(KEY) is RunOutcome.COMPLETE
     with pytest.raises(SnapshotCorruptError, match=str(path)):
         disk.catalog.pipeline(KEY)
 

@@ -20,7 +20,7 @@ from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.failpoints import STEPS, Failpoint
 from tundish.snapshot.files.local import LocalStore
 from tundish.snapshot.lease import adopt_run, take
-from tundish.snapshot.manifest import Outcome
+from tundish.snapshot.manifest import RunOutcome
 
 SCRIPT = """
 import sys
@@ -146,7 +146,7 @@ def test_a_death_at_a_step_that_no_writer_passes(tmp_path: Path, step: str) -> N
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [path for path in files if path.name.endswith(".tmp")] == []
     if life.func is begin:
-        assert catalog.outcome(KEY) is Outcome.FRESH
+        assert catalog.outcome(KEY) is RunOutcome.FRESH
         assert catalog.pipeline(KEY) == ["what is hashed"]
         runs = catalog.runs(KEY)
         assert len(runs) == (

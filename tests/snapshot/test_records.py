@@ -16,7 +16,7 @@ from tundish.errors import TransformError
 from tundish.snapshot.files import checksum
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.frame import FORMAT, pack
-from tundish.snapshot.manifest import Manifest, ManifestRun, Outcome
+from tundish.snapshot.manifest import Manifest, ManifestRun, RunOutcome
 from tundish.snapshot.records import (
     BatchRecord,
     CheckedFile,
@@ -146,7 +146,7 @@ def test_a_finished_run_is_read_without_its_journal(tmp_path: Path) -> None:
     assert manifest is not None
     found = read_finished(disk.catalog.at(KEY), manifest.runs[0])
 
-    assert (found.next, found.records, found.outcome) == (10, 2, Outcome.COMPLETE)
+    assert (found.next, found.records, found.outcome) == (10, 2, RunOutcome.COMPLETE)
     assert found.entries[["start", "rows", "shard"]].tolist() == [(0, 4, 0), (5, 5, 1)]
     assert [shard.file for shard in found.shards] == [s.file for r in RECORDS for s in r.shards]
     assert found.errors[4].text == "ValueError('bad', 4)"
@@ -169,7 +169,7 @@ def test_the_page_has_every_outcome() -> None:
     table = PAGE[PAGE.index("| outcome |") :].split("\n\n")[0]
     said = re.findall(r"`([A-Z_]+)`", "".join(line.split("|")[1] for line in table.splitlines()))
 
-    assert sorted(said) == sorted(outcome.name for outcome in Outcome)
+    assert sorted(said) == sorted(outcome.name for outcome in RunOutcome)
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_batches_are_the_numbers_that_the_page_names() -> None:
 
 
 def test_outcomes_say_what_they_are() -> None:
-    assert len({outcome.value for outcome in Outcome}) == len(Outcome)
-    assert Outcome.COMPLETE.served
-    assert not Outcome.COMPLETE.continued
-    assert all(outcome.served for outcome in Outcome if outcome.continued)
-    assert not Outcome.NEWER_FORMAT.served
+    assert len({outcome.value for outcome in RunOutcome}) == len(RunOutcome)
+    assert RunOutcome.COMPLETE.served
+    assert not RunOutcome.COMPLETE.continued
+    assert all(outcome.served for outcome in RunOutcome if outcome.continued)
+    assert not RunOutcome.NEWER_FORMAT.served

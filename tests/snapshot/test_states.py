@@ -14,7 +14,7 @@ from tests.snapshot.disk import DEAD, FIRST, KEY, RUN, SECOND, UNNAMED, Disk
 from tundish.errors import SnapshotError
 from tundish.snapshot import lease
 from tundish.snapshot.lease import Holder, adopt_run
-from tundish.snapshot.manifest import Outcome
+from tundish.snapshot.manifest import RunOutcome
 from tundish.snapshot.run import read_run
 
 # The parts that a state has or lacks; two journal records with their shards, so that there is an end,
@@ -41,7 +41,7 @@ class Rule:
 
     has: str
     lacks: str
-    outcome: Outcome
+    outcome: RunOutcome
     durable: int | None = 0
     """How many elements the run still gives; None: it has no header, so there is no run."""
 
@@ -52,33 +52,33 @@ class Rule:
 ALL_OF_RUN = " ".join(OF_RUN)
 RULES = (
     # Complete once, and something is gone: always an error that names it.
-    Rule("manifest", ALL_OF_RUN, Outcome.LOST_RUN, None),
-    Rule("manifest", "header", Outcome.LOST_HEADER, None),
-    Rule("manifest journal0 shard0 journal1 shard1", "index", Outcome.LOST_INDEX, 10),
-    Rule("manifest journal0 shard0", "index", Outcome.LOST_INDEX, 5),
-    Rule("manifest", "index", Outcome.LOST_INDEX, 0),
-    Rule("manifest", "shard0", Outcome.LOST_SHARD, 0),
-    Rule("manifest journal0", "shard1", Outcome.LOST_SHARD, 5),
-    Rule("manifest", "shard1", Outcome.LOST_SHARD, 0),
+    Rule("manifest", ALL_OF_RUN, RunOutcome.LOST_RUN, None),
+    Rule("manifest", "header", RunOutcome.LOST_HEADER, None),
+    Rule("manifest journal0 shard0 journal1 shard1", "index", RunOutcome.LOST_INDEX, 10),
+    Rule("manifest journal0 shard0", "index", RunOutcome.LOST_INDEX, 5),
+    Rule("manifest", "index", RunOutcome.LOST_INDEX, 0),
+    Rule("manifest", "shard0", RunOutcome.LOST_SHARD, 0),
+    Rule("manifest journal0", "shard1", RunOutcome.LOST_SHARD, 5),
+    Rule("manifest", "shard1", RunOutcome.LOST_SHARD, 0),
     # Complete: the index needs no journal, but the journal alone gives what it has.
-    Rule("manifest journal0 journal1", "", Outcome.COMPLETE, 10),
-    Rule("manifest journal0", "", Outcome.COMPLETE, 5),
-    Rule("manifest", "", Outcome.COMPLETE, 0),
+    Rule("manifest journal0 journal1", "", RunOutcome.COMPLETE, 10),
+    Rule("manifest journal0", "", RunOutcome.COMPLETE, 5),
+    Rule("manifest", "", RunOutcome.COMPLETE, 0),
     # No manifest. Without its header a run is not one.
-    Rule("", ALL_OF_RUN, Outcome.EMPTY, None),
-    Rule("", "header", Outcome.LOST_HEADER, None),
+    Rule("", ALL_OF_RUN, RunOutcome.EMPTY, None),
+    Rule("", "header", RunOutcome.LOST_HEADER, None),
     # The journal says what is durable; whatever it does not name counts for nothing.
-    Rule("journal1", "journal0", Outcome.LOST_RECORD, 0),
-    Rule("index", "journal0", Outcome.LOST_RECORD, 0),
-    Rule("", "journal0", Outcome.FRESH, 0),
-    Rule("journal0", "shard0", Outcome.LOST_SHARD, 0),
-    Rule("journal0 journal1", "shard1", Outcome.LOST_SHARD, 5),
-    Rule("journal0 index", "journal1", Outcome.LOST_RECORD, 5),
-    Rule("journal0 journal1 index", "", Outcome.FINISHED, 10),
-    Rule("journal0 journal1", "state", Outcome.LOST_STATE, 10),
-    Rule("journal0", "state", Outcome.LOST_STATE, 5),
-    Rule("journal0 journal1 state", "", Outcome.PREFIX, 10),
-    Rule("journal0 state", "", Outcome.PREFIX, 5),
+    Rule("journal1", "journal0", RunOutcome.LOST_RECORD, 0),
+    Rule("index", "journal0", RunOutcome.LOST_RECORD, 0),
+    Rule("", "journal0", RunOutcome.FRESH, 0),
+    Rule("journal0", "shard0", RunOutcome.LOST_SHARD, 0),
+    Rule("journal0 journal1", "shard1", RunOutcome.LOST_SHARD, 5),
+    Rule("journal0 index", "journal1", RunOutcome.LOST_RECORD, 5),
+    Rule("journal0 journal1 index", "", RunOutcome.FINISHED, 10),
+    Rule("journal0 journal1", "state", RunOutcome.LOST_STATE, 10),
+    Rule("journal0", "state", RunOutcome.LOST_STATE, 5),
+    Rule("journal0 journal1 state", "", RunOutcome.PREFIX, 10),
+    Rule("journal0 state", "", RunOutcome.PREFIX, 5),
 )
 
 
@@ -177,7 +177,7 @@ def test_a_shard_that_comes_while_one_looks_is_not_lost(
     disk.put(SECOND)
     monkeypatch.setattr(type(store), "sizes", lambda self, folder: before)
 
-    assert (read_run(store, RUN).outcome, read_run(store, RUN).next) == (Outcome.PREFIX, 10)
+    assert (read_run(store, RUN).outcome, read_run(store, RUN).next) == (RunOutcome.PREFIX, 10)
 
 
 def test_an_index_that_is_made_anew_while_one_looks_is_none(
@@ -189,7 +189,7 @@ def test_an_index_that_is_made_anew_while_one_looks_is_none(
     disk.take("index.arrow")
     monkeypatch.setattr(type(store), "sizes", lambda self, folder: before)
 
-    assert read_run(store, RUN).outcome is Outcome.PREFIX
+    assert read_run(store, RUN).outcome is RunOutcome.PREFIX
 
 
 def test_who_comes_too_late_takes_nothing_over(

@@ -225,8 +225,8 @@ def test_a_failed_copy_is_raised_at_its_batch(fake: Fake, monkeypatch: pytest.Mo
 
 
 def test_which_devices_have_streams() -> None:
-    assert type(module.lane_to(torch.device("cpu"))) is module._Plain
-    assert type(module.lane_to(torch.device("meta"))) is module._Plain
+    assert type(module.lane_to(torch.device("cpu"))) is module._ImmediateCopies
+    assert type(module.lane_to(torch.device("meta"))) is module._ImmediateCopies
     assert next(to_device([np.zeros(2)], "meta")).device.type == "meta"
 
 

@@ -24,8 +24,8 @@ from tundish.loader.run.wire.messages import (
     NOT_OPENED,
     ROWS_INLINE,
     STREAM_END,
-    Items,
-    Kind,
+    ItemsForm,
+    MessageKind,
     Task,
 )
 from tundish.loader.run.wire.telling import roots_of_all, tell_all
@@ -104,12 +104,12 @@ class ComputedTasks(Tasks):
     def _tasks(self, block: Block, memory: Memory, firsts: range, quota: int) -> list[Job]:
         """Make the tasks that begin with these rows; the step between them is a task's number of rows."""
         stage, refs = block.stage, block.refs
-        kind, start, step, tail = Items.ENCODED, 0, 0, b""
+        kind, start, step, tail = ItemsForm.ENCODED, 0, 0, b""
         packed = None
         if isinstance(refs, range):
-            kind, step = Items.RANGE, refs.step
+            kind, step = ItemsForm.RANGE, refs.step
         elif self._are_plain(block):
-            kind, packed = Items.INDICES, refs.astype(np.int64).tobytes()
+            kind, packed = ItemsForm.INDICES, refs.astype(np.int64).tobytes()
         slot = NO_SLOT if block.slot is None else block.slot
         have, row_s = memory.had_by(block), stage.pace.row_s or TASK_S
         may = max(have, quota)
@@ -118,7 +118,7 @@ class ComputedTasks(Tasks):
             rows = min(firsts.step, firsts.stop - at)
             items: Sequence[Any] = ()
             held: list[int] = []
-            if kind is Items.RANGE:
+            if kind is ItemsForm.RANGE:
                 start = refs[at]
             elif packed is not None:
                 tail = packed[8 * at : 8 * (at + rows)]
@@ -128,7 +128,7 @@ class ComputedTasks(Tasks):
                     items = [as_ref(x) for x in items]
                 tail, held = self._encoded(items, memory)
             fields = (
-                Kind.TASK, kind, stage.number, block.number, slot, at, rows, block.total, have, may,
+                MessageKind.TASK, kind, stage.number, block.number, slot, at, rows, block.total, have, may,
                 start, step, len(tail),
             )  # fmt: skip
             job = Job(_new(Task, fields), tail, block, held=held, cost=rows * row_s)
@@ -235,7 +235,7 @@ class StreamTasks(ComputedTasks):
         slot = NO_SLOT if block.slot is None else block.slot
         have, rows = memory.had_by(block), block.total
         fields = (
-            Kind.TASK, Items.STREAM, stage.number, block.number, slot, 0, rows, rows, have,
+            MessageKind.TASK, ItemsForm.STREAM, stage.number, block.number, slot, 0, rows, rows, have,
             max(have, quota), stream.number, block.refs.first, len(tail),
         )  # fmt: skip
         cost = rows * (stage.pace.row_s or TASK_S)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.coordinating.lookahead import LookAhead
     from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.coordinating.planner import AheadRepeated
-    from tundish.loader.run.pool.peers import Crew, Job
+    from tundish.loader.run.pool.peers import Job, WorkerSpec
     from tundish.loader.run.stages.stage import Stage
     from tundish.loader.run.starting.launcher import Exit
     from tundish.loader.run.watching.ledger import Ledger
@@ -93,7 +93,7 @@ class Coordinator:
         self._queue: list[Job] = []  # to be handed out
         self._deferred: deque[tuple[Job, int]] = deque()  # until there is so much memory
 
-    def open(self, crew: Crew, trace: Trace | None, *, writers: int = 0) -> Pool:
+    def open(self, crew: WorkerSpec, trace: Trace | None, *, writers: int = 0) -> Pool:
         """Start the workers."""
         self.memory.open()
         self._trace = trace

@@ -7,7 +7,13 @@ from weakref import WeakSet
 
 from tundish.errors import SharedMemoryError
 from tundish.loader.protocols.ownership import COPY_BELOW
-from tundish.loader.run.coordinating.store import Holder, Reserve, bury, shared_ring, visit_graves
+from tundish.loader.run.coordinating.store import (
+    Reserve,
+    SlotHolder,
+    quarantine_slots,
+    release_quarantined,
+    shared_ring,
+)
 from tundish.loader.run.wire.messages import POINTER
 
 if TYPE_CHECKING:
@@ -65,7 +71,7 @@ class Memory:
 
     def open(self) -> None:
         """Release quarantined slots that are free by now."""
-        visit_graves()
+        release_quarantined()
         if self.ring is not None and self.ring.used_bytes > self.budget:
             self.ring.trim(self.budget)
 
@@ -117,7 +123,7 @@ class Memory:
                 block.slot = ring.acquire()
         return self.reserve.take(block, nbytes)
 
-    def had_by(self, block: Holder) -> int:
+    def had_by(self, block: SlotHolder) -> int:
         """Return the size of a block's slot in bytes."""
         ring = self.ring
         return ring.allocated(block.slot) if ring is not None and block.slot is not None else 0
@@ -201,7 +207,7 @@ class Memory:
         if ring is None or not slots:
             return
         if there:
-            bury(ring, there, slots, keep)
+            quarantine_slots(ring, there, slots, keep)
             return
         for slot in slots:
             if self.reserve.nbytes:

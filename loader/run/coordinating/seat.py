@@ -9,7 +9,7 @@ from tundish.loader.protocols.block import Block
 from tundish.loader.run.coordinating.computed import ComputedTasks
 from tundish.loader.run.pool.peers import Job
 from tundish.loader.run.stages.stage import Stage
-from tundish.loader.run.wire.messages import NO_SLOT, WRITING, Items, Kind, Task
+from tundish.loader.run.wire.messages import NO_SLOT, WRITING, ItemsForm, MessageKind, Task
 from tundish.loader.run.wire.telling import roots_of_all
 from tundish.loader.watch.watch import StageMeter
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.storing.orders import Order
 
 
-class Ordered:
+class PendingOrder:
     """An order that was sent; its answer is the block's only row."""
 
     __slots__ = ("_block",)
@@ -46,7 +46,7 @@ class OrderTasks(ComputedTasks):
     def cut(self, block: Block, memory: Memory, quota: int, workers: int) -> list[Job]:
         tail, held = self._encoded(block.refs, memory)
         task = Task(
-            Kind.TASK, Items.ORDER, block.stage.number, block.number, NO_SLOT, 0, 1, 1, 0, 0, 0, 0, len(tail)
+            MessageKind.TASK, ItemsForm.ORDER, block.stage.number, block.number, NO_SLOT, 0, 1, 1, 0, 0, 0, 0, len(tail)
         )  # fmt: skip
         return [Job(task, tail, block, is_order=True, held=held, roots=roots_of_all(block.refs))]
 
@@ -54,7 +54,7 @@ class OrderTasks(ComputedTasks):
         return error("an order")
 
 
-class Seat(Stage):
+class WriterStage(Stage):
     """The stage of a writer's orders.
 
     Parameters
@@ -71,8 +71,8 @@ class Seat(Stage):
         super().__init__(number, tasks, StageMeter("", (), "writer"))
         self._owner = owner
 
-    def put(self, order: Order) -> Ordered:
+    def put(self, order: Order) -> PendingOrder:
         """Send an order."""
         block = Block(self._owner.next_block(), [order], self)
         self._owner.order(block)
-        return Ordered(block)
+        return PendingOrder(block)

@@ -44,7 +44,7 @@ def shared_ring(budget: int) -> Ring | None:
 _graves: list[tuple[Ring, list[Peer], list[int], object]] = []
 
 
-def bury(ring: Ring, peers: list[Peer], slots: list[int], keep: object = None) -> None:
+def quarantine_slots(ring: Ring, peers: list[Peer], slots: list[int], keep: object = None) -> None:
     """Quarantine slots until the workers that may still write to them are gone.
 
     Parameters
@@ -64,7 +64,7 @@ def bury(ring: Ring, peers: list[Peer], slots: list[int], keep: object = None) -
         _graves.append((ring, peers, slots, keep))
 
 
-def visit_graves() -> None:
+def release_quarantined() -> None:
     """Release the quarantined slots whose writers are gone."""
     with _lock:
         graves, _graves[:] = list(_graves), []
@@ -78,7 +78,7 @@ def visit_graves() -> None:
                 ring.clear(slot)
 
 
-class Holder(Protocol):
+class SlotHolder(Protocol):
     """The holder of a slot."""
 
     slot: int | None
@@ -101,7 +101,7 @@ class Reserve:
         self._ring, self.budget = ring, budget
         self.nbytes = 0
 
-    def take(self, holder: Holder, nbytes: int) -> bool:
+    def take(self, holder: SlotHolder, nbytes: int) -> bool:
         """Promise bytes to a slot; return False if the budget is exhausted."""
         ring = self._ring
         if ring is None or holder.slot is None:
@@ -115,7 +115,7 @@ class Reserve:
         holder.reserved += more
         return True
 
-    def give_back(self, holder: Holder) -> None:
+    def give_back(self, holder: SlotHolder) -> None:
         """Withdraw a promise, since the ring counts what is in use."""
         self.nbytes -= holder.reserved
         holder.reserved = 0

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.items import Ref
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.positional import Positions
-    from tundish.loader.watch.watch import Sample, StageMeter
+    from tundish.loader.watch.watch import NodeTimes, StageMeter
 
 _CHUNK = 1024
 
@@ -55,7 +55,7 @@ def compile_steps(top: Operator, context: Context) -> list[Steps] | None:
     return steps or None
 
 
-def _timed(function: Callable[..., Any], sample: Sample, own: list[float]) -> Callable[..., Any]:
+def _timed(function: Callable[..., Any], sample: NodeTimes, own: list[float]) -> Callable[..., Any]:
     """A function that notes what it takes."""
 
     def timed(*args: Any) -> Any:

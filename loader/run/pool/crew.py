@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tundish.loader.protocols.context import Context
 from tundish.loader.run.pool.outfit import crew_of_processes
-from tundish.loader.run.pool.peers import Crew
+from tundish.loader.run.pool.peers import WorkerSpec
 from tundish.loader.run.starting.inside import IN_WORKER, WORKER
 from tundish.loader.run.starting.payload import Payload, pack
 from tundish.loader.run.starting.preload import installed
@@ -29,7 +29,9 @@ _RNG = "tundish.loader.protocols.rng"  # with numpy.random, which numpy loads wh
 _DATASET = "tundish.loader.dataset"  # which imports us
 
 
-def crew_of(context: Context, options: Options, executor: str, *, clocked: bool = True) -> Crew:
+def crew_of(
+    context: Context, options: Options, executor: str, *, clocked: bool = True
+) -> WorkerSpec:
     """Return the specification of an iterator's workers.
 
     Parameters
@@ -44,7 +46,7 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
         True to measure the time that cores were busy.
     """
     if executor == "thread":
-        return Crew(thread=_ThreadMain(context, options, values_now(), clocked=clocked))
+        return WorkerSpec(thread=_ThreadMain(context, options, values_now(), clocked=clocked))
     return crew_of_processes(
         f"{WORKER}:main",
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.pool.peers import Crew
+from tundish.loader.run.pool.peers import WorkerSpec
 from tundish.loader.run.starting.agreeing import Agreement, entries_now
 from tundish.loader.run.starting.launcher import launcher, start_method
 from tundish.loader.run.starting.moment import Moment
@@ -31,13 +31,13 @@ def crew_of_processes(
     policy: str = "ship",
     threads: int = 1,
     met: Sequence[Met] = (),
-) -> Crew:
+) -> WorkerSpec:
     """Return the specification of worker processes.
 
     Parameters
     ----------
     entry, config, threads : str, dict, int
-        As for `Crew`; ``moment`` is added to the config.
+        As for `WorkerSpec`; ``moment`` is added to the config.
     parts : sequence of (str, object)
         The objects that all workers need.
     start : str or None
@@ -58,7 +58,7 @@ def crew_of_processes(
         payload = pack(parts)
         met, modules = payload.met, tuple(preload(payload))
     config["moment"] = moment_of(met, policy)
-    return Crew(
+    return WorkerSpec(
         entry=entry,
         config=config,
         payload=payload,

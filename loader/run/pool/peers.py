@@ -28,7 +28,7 @@ _STARTING_S = 1.0
 
 
 @dataclass(frozen=True)
-class Crew:
+class WorkerSpec:
     """The specification of a pool's workers, the same for all of them.
 
     Parameters

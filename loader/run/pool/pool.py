@@ -28,14 +28,14 @@ from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.starting.launcher import Exit
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.starting.watchdog import deadlocked
-from tundish.loader.run.wire.messages import DONE, EXTRA, RECORD, TASK, Done, Kind
+from tundish.loader.run.wire.messages import DONE, EXTRA, RECORD, TASK, Done, MessageKind
 from tundish.shm.channel import ChannelClosed
 from tundish.shm.layout import Layout, decode
 from tundish.shm.liveness import Poller
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
-    from tundish.loader.run.pool.peers import Crew, Job, Owner, Peer
+    from tundish.loader.run.pool.peers import Job, Owner, Peer, WorkerSpec
     from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.watch.stats import WorkerStats
@@ -48,7 +48,7 @@ _CONFIRM_S = 5.0
 _PACKET = 65536
 _SPARE = 4
 """Descriptors that a pool leaves to the consumer."""
-_ANSWERS = (Kind.DONE, Kind.NEED)
+_ANSWERS = (MessageKind.DONE, MessageKind.NEED)
 _LOAD = attrgetter("load")
 _new = tuple.__new__
 """Makes a named tuple without the call of a Python function that its class makes."""
@@ -63,7 +63,7 @@ class Pool:
         The number of workers.
     arena : Arena or None
         The shared memory.
-    crew : Crew
+    crew : WorkerSpec
         The specification of workers.
     owner : Owner
         Receives answers.
@@ -77,7 +77,7 @@ class Pool:
         self,
         size: int,
         arena: Arena | None,
-        crew: Crew,
+        crew: WorkerSpec,
         *,
         owner: Owner,
         writers: int = 0,
@@ -247,7 +247,7 @@ class Pool:
         for peer in self._peers:
             peer.known.discard(number)
         tail = pickle.dumps(where)
-        self._stages[number] = RECORD.pack(Kind.STAGE, flag, 0, number, len(tail)) + tail
+        self._stages[number] = RECORD.pack(MessageKind.STAGE, flag, 0, number, len(tail)) + tail
 
     def by_load(self) -> list[Peer]:
         """Return the workers, the least loaded first."""
@@ -424,7 +424,7 @@ class Pool:
                     self._trace(
                         "<-",
                         peer.name,
-                        Kind(done.kind).name,
+                        MessageKind(done.kind).name,
                         stage=done.stage,
                         block=done.block,
                         first=done.first,
@@ -432,7 +432,7 @@ class Pool:
                         us=done.micros,
                         bytes=done.nbytes,
                     )
-                if done.kind == Kind.NEED:
+                if done.kind == MessageKind.NEED:
                     self._owner.need(job, done.nbytes, alone=bool(done.flags & EXTRA))
                     continue
                 self.tasks += 1
@@ -449,22 +449,22 @@ class Pool:
             at += RECORD.size
             tail = message[at : at + size]
             at += size
-            if kind == Kind.LAYOUT:
+            if kind == MessageKind.LAYOUT:
                 peer.layouts[number] = self._layout(bytes(tail))
-            elif kind == Kind.HELLO:
+            elif kind == MessageKind.HELLO:
                 peer.up(number)
                 self._start_deaths = 0
                 if tail:
                     self.complaints.append(bytes(tail))
-            elif kind == Kind.PROGRESS:
+            elif kind == MessageKind.PROGRESS:
                 peer.jobs[0].progress = number
-            elif kind == Kind.ASK:
+            elif kind == MessageKind.ASK:
                 self._answer(peer, bytes(tail))
-            elif kind == Kind.FATAL:
+            elif kind == MessageKind.FATAL:
                 raise loads_exception(bytes(tail))
             if self._trace is not None:
-                about = {"pid": number} if kind == Kind.HELLO else {"bytes": size}
-                self._trace("<-", peer.name, Kind(kind).name, **about)
+                about = {"pid": number} if kind == MessageKind.HELLO else {"bytes": size}
+                self._trace("<-", peer.name, MessageKind(kind).name, **about)
 
     def _layout(self, told: bytes) -> Layout:
         """Return a layout, the same object for all workers that send it, so that comparing is fast."""
@@ -476,7 +476,7 @@ class Pool:
         """Answer a starting worker's question; the worker waits for the answer."""
         assert self._crew.answer is not None
         answer, warned_of = self._crew.answer(question)
-        self._send(peer, RECORD.pack(Kind.TOLD, 0, 0, 0, len(answer)) + answer)
+        self._send(peer, RECORD.pack(MessageKind.TOLD, 0, 0, 0, len(answer)) + answer)
         self._warnings += warned_of
 
     # -- deaths --------------------------------------------------------------------------------

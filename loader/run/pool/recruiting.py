@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.pool.peers import Crew, Peer
+from tundish.loader.run.pool.peers import Peer, WorkerSpec
 from tundish.loader.run.starting.kinship import this_as_parent
 from tundish.loader.run.starting.launcher import Launcher, Template, launcher
 from tundish.loader.run.wire.marks import shared_marks
@@ -31,7 +31,7 @@ class Recruiting:
 
     Parameters
     ----------
-    crew : Crew
+    crew : WorkerSpec
         The specification of workers.
     arena : Arena or None
         The shared memory.
@@ -39,7 +39,7 @@ class Recruiting:
         Reports under the token `LAUNCHER` that the launcher has messages.
     """
 
-    def __init__(self, crew: Crew, arena: Arena | None, poller: Poller) -> None:
+    def __init__(self, crew: WorkerSpec, arena: Arena | None, poller: Poller) -> None:
         self._crew, self._arena, self._poller = crew, arena, poller
         self._kind = default_kind() if arena is not None else "stream"
         self._names = 0

@@ -15,7 +15,7 @@ import numpy as np
 
 from tundish.loader.protocols.items import Made
 from tundish.loader.protocols.task_inputs import EncodedInput
-from tundish.loader.run.wire.telling import Ordered
+from tundish.loader.run.wire.telling import TaskInput
 from tundish.shm.layout import Layout
 from tundish.snapshot.encoding.forms import Columns, columns_of
 from tundish.snapshot.files.store import open_store
@@ -88,7 +88,7 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Order(Ordered):
+class Order(TaskInput):
     """An order for a writer; its parts are carried out in this sequence: write, commit, finish, leave.
 
     Parameters

@@ -26,7 +26,7 @@ from tundish.loader.protocols.items import Failure, NotReady
 from tundish.loader.run.storing.chunk import MOST_ROWS, PendingElements, part_of
 from tundish.loader.run.storing.orders import Answer, Carrier, Commit, LocalCarrier, Order, Target
 from tundish.loader.watch.stats import SnapshotStats
-from tundish.snapshot.manifest import Outcome
+from tundish.snapshot.manifest import RunOutcome
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.block import Block
@@ -112,7 +112,7 @@ class Recorder:
     @property
     def whole(self) -> bool:
         """True if the run has all elements and only lacks its manifest."""
-        return self.prefix.outcome is Outcome.FINISHED
+        return self.prefix.outcome is RunOutcome.FINISHED
 
     @property
     def start(self) -> tuple[int, Any]:

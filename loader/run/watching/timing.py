@@ -12,7 +12,7 @@ import weakref
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tundish.loader.watch.watch import MOST, Sample
+from tundish.loader.watch.watch import MOST, NodeTimes
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Value
@@ -46,11 +46,11 @@ class Timer:
 
     Parameters
     ----------
-    sample : Sample
+    sample : NodeTimes
         Receives the measurements.
     """
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: NodeTimes) -> None:
         self._sample = sample
         self._inside = [0.0]  # what the inputs took of the evaluator that is running
 
@@ -61,7 +61,7 @@ class Timer:
 
 
 def _timed(
-    value: Value, own: list[float], inside: list[float], sample: Sample, nothing_s: float
+    value: Value, own: list[float], inside: list[float], sample: NodeTimes, nothing_s: float
 ) -> Value:
     def timed(item: Any, pass_: int) -> Any:
         if sample.full:
@@ -83,7 +83,7 @@ def _timed(
 @functools.cache
 def empty_s() -> float:
     """Return the time recorded for a node that only passes on its input: the cost of timing itself."""
-    sample, inside = Sample(), [0.0]
+    sample, inside = NodeTimes(), [0.0]
     up = _timed(lambda item, _: item, [], inside, sample, 0.0)
     own: list[float] = []
     nothing = _timed(up, own, inside, sample, 0.0)

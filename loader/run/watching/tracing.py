@@ -2,7 +2,7 @@
 
 Every line has ``t`` (seconds since its iterator's first line), ``it`` (the iterator: ``PID.NUMBER``),
 ``dir`` (``->`` to a worker, ``<-`` from it, ``--`` in the consumer's process), ``worker`` (0: none),
-``kind``, and fields of its own. Beside the messages with workers (`messages.Kind`), and ``DIED``:
+``kind``, and fields of its own. Beside the messages with workers (`messages.MessageKind`), and ``DIED``:
 
 ========  ==========================================================================================
 BEGIN     the first line: ``pid``, ``at`` (seconds since 1970), ``plan``, ``workers``

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tundish.loader.run.watching.queueing import Queue
-from tundish.loader.watch.throughput import Sample
+from tundish.loader.watch.throughput import EventSample
 from tundish.loader.watch.tuner import Tuner
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Tuning:
         change = [max(0.0, b - a) for a, b in zip(before, counted, strict=True)]
         seconds, delivered, waited_s, own_s, outside_s, busy_s, cpu_s, consumer, functions = change
         wanted = self.tuner.observe(
-            Sample(
+            EventSample(
                 seconds=seconds,
                 delivered=int(delivered),
                 waited_s=waited_s,

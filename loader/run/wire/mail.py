@@ -8,7 +8,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.wire.messages import DONE, NO_LAYOUT, POINTER, RECORD, Kind
+from tundish.loader.run.wire.messages import DONE, NO_LAYOUT, POINTER, RECORD, MessageKind
 from tundish.shm.channel import ChannelClosed
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Outbox:
 
     def answer(
         self,
-        kind: Kind,
+        kind: MessageKind,
         task: Task,
         flags: int = 0,
         tail: bytes = b"",
@@ -71,7 +71,7 @@ class Outbox:
 
     def begins(self, element: int) -> None:
         """Report at once which element of a task is begun: if this process dies now, that element caused it."""
-        self.say(RECORD.pack(Kind.PROGRESS, 0, 0, element, 0))
+        self.say(RECORD.pack(MessageKind.PROGRESS, 0, 0, element, 0))
         self.flush()
 
     def flush_if_due(self) -> None:
@@ -113,11 +113,11 @@ class Inbox:
     def ask(self, question: Any) -> Any:
         """Ask the coordinator a question; raise the answer if it is an exception."""
         tail = pickle.dumps(question)
-        self._channel.send(RECORD.pack(Kind.ASK, 0, 0, 0, len(tail)) + tail)
+        self._channel.send(RECORD.pack(MessageKind.ASK, 0, 0, 0, len(tail)) + tail)
         while True:
             message = self._channel.recv()
             assert message is not None
-            if message[0] == Kind.TOLD:
+            if message[0] == MessageKind.TOLD:
                 answer = pickle.loads(bytes(message[RECORD.size :]))
                 if isinstance(answer, BaseException):
                     raise answer

@@ -17,7 +17,7 @@ from typing import NamedTuple
 NO_SLOT = 0xFFFFFFFF
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """The kind of a record: its first byte."""
 
     STAGE = 1
@@ -32,7 +32,7 @@ class Kind(IntEnum):
     TOLD = 10
 
 
-class Items(IntEnum):
+class ItemsForm(IntEnum):
     """How a task names its elements."""
 
     RANGE = 0  # start and step

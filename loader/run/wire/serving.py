@@ -20,7 +20,7 @@ from tundish.loader.run.starting.moment import Luggage
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.wire.mail import Inbox, Outbox
 from tundish.loader.run.wire.marks import take_marks
-from tundish.loader.run.wire.messages import RECORD, TASK, Kind, Task
+from tundish.loader.run.wire.messages import RECORD, TASK, MessageKind, Task
 from tundish.shm.channel import Channel, ChannelClosed
 from tundish.shm.memory import Arena
 
@@ -55,7 +55,7 @@ class Serving:
         """
         inbox = inbox or Inbox(self._channel)
         tail = self._complaint()
-        self._outbox.say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), len(tail)), tail)
+        self._outbox.say(RECORD.pack(MessageKind.HELLO, 0, 0, os.getpid(), len(tail)), tail)
         with contextlib.suppress(ChannelClosed):  # what was sent before is still received
             self._outbox.flush()
         _COMPUTING[0] = False
@@ -68,7 +68,7 @@ class Serving:
         """Process the records of a message."""
         at, end = 0, len(message)
         while at < end:
-            if message[at] == Kind.STAGE:
+            if message[at] == MessageKind.STAGE:
                 _, flag, _, number, size = RECORD.unpack_from(message, at)
                 at += RECORD.size + size
                 self._open_stage(number, flag, pickle.loads(message[at - size : at]))
@@ -140,7 +140,7 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
     except BaseException as error:  # noqa: BLE001 - told to the coordinator
         tail = dumps_exception(error)
         with contextlib.suppress(ChannelClosed):
-            channel.send(RECORD.pack(Kind.FATAL, 0, 0, os.getpid(), len(tail)) + tail)
+            channel.send(RECORD.pack(MessageKind.FATAL, 0, 0, os.getpid(), len(tail)) + tail)
         return 1
     worker.run(inbox)
     sys.stdout.flush()

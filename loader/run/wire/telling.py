@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class Ordered:
+class TaskInput:
     """An input other than an element, which may refer to rows in shared memory."""
 
     __slots__ = ()
@@ -34,7 +34,7 @@ def roots_of(item: Any) -> list[np.ndarray]:
     kind = type(item)
     if kind is tuple:
         return [root for x in item for root in roots_of(x)]
-    if isinstance(item, Ordered):
+    if isinstance(item, TaskInput):
         return item.roots()
     blocks = [item.block] if kind is Row else []
     if kind is Rows:
@@ -81,4 +81,4 @@ def tell(item: Any) -> Any:
     kind = type(item)
     if kind is tuple:
         return tuple([tell(x) for x in item])
-    return item.told() if kind is Row or kind is Rows or isinstance(item, Ordered) else item
+    return item.told() if kind is Row or kind is Rows or isinstance(item, TaskInput) else item

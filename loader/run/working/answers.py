@@ -15,12 +15,12 @@ from tundish.loader.run.wire.messages import (
     NO_SLOT,
     NOT_OPENED,
     ROWS_INLINE,
-    Kind,
+    MessageKind,
     Task,
     align,
     share_offset,
 )
-from tundish.loader.run.working.writing import NeedsMore, Rows
+from tundish.loader.run.working.writing import SlotTooSmall, TaskOutput
 from tundish.shm.layout import Encoded
 
 if TYPE_CHECKING:
@@ -66,19 +66,19 @@ class Answers:
         self._context, self._cpu = context, cpu
         self._told_at = 0.0
 
-    def need(self, task: Task, need: NeedsMore) -> None:
+    def need(self, task: Task, need: SlotTooSmall) -> None:
         """Report that a task needs a larger slot, or one to itself."""
         flags = EXTRA if need.alone else 0
-        self._outbox.answer(Kind.NEED, task, flags, nbytes=need.nbytes)
+        self._outbox.answer(MessageKind.NEED, task, flags, nbytes=need.nbytes)
 
-    def done(self, task: Task, rows: Rows, began: float, cpu: float, flags: int) -> float:
+    def done(self, task: Task, rows: TaskOutput, began: float, cpu: float, flags: int) -> float:
         """Send a task's rows; return how long a core was busy with it.
 
         Parameters
         ----------
         task : Task
             The task.
-        rows : Rows
+        rows : TaskOutput
             Its rows.
         began, cpu : float
             When it began, and the core time used by then.
@@ -119,7 +119,7 @@ class Answers:
                 nbytes = max(nbytes, _write_share(self._arena, task, layout, piece))
         took_s, busy_s = perf_counter() - began, self._cpu() - cpu
         self._outbox.answer(
-            Kind.DONE,
+            MessageKind.DONE,
             task,
             flags,
             tail,
@@ -131,7 +131,7 @@ class Answers:
         )
         return busy_s
 
-    def _encode(self, rows: Rows) -> Encoded:
+    def _encode(self, rows: TaskOutput) -> Encoded:
         """Encode what is outside the columns; an element that cannot be encoded becomes its own error."""
         while True:
             body = (
@@ -142,7 +142,7 @@ class Answers:
             except Exception:  # noqa: BLE001 - found and blamed below
                 self._blame(rows)
 
-    def _blame(self, rows: Rows) -> None:
+    def _blame(self, rows: TaskOutput) -> None:
         parts: list[dict[int, Any]] = list(rows.extras.values())
         if rows.elements is not None:
             parts.append(rows.elements)
@@ -171,9 +171,9 @@ def _write_share(arena: Arena, task: Task, layout: Layout | None, piece: Encoded
         end = share_offset(arena.stride, task.first + task.rows, task.total)
         columns = layout.nbytes if layout is not None else 0
         if columns > arena.stride // 2 or piece.nbytes > end - offset:
-            raise NeedsMore(align(columns) + piece.nbytes, alone=True)
+            raise SlotTooSmall(align(columns) + piece.nbytes, alone=True)
     if (offset + piece.nbytes if alone else piece.nbytes) > task.may:
-        raise NeedsMore(offset + piece.nbytes if alone else piece.nbytes)
+        raise SlotTooSmall(offset + piece.nbytes if alone else piece.nbytes)
     arena.allocate(task.slot, offset, piece.nbytes)
     start = task.slot * arena.stride + offset
     piece.write(memoryview(arena.map)[start : start + piece.nbytes])

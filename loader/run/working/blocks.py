@@ -14,11 +14,11 @@ from tundish.loader.run.wire.messages import (
     INLINE_BLOCK,
     NO_SLOT,
     RECORD,
-    Items,
-    Kind,
+    ItemsForm,
+    MessageKind,
     Task,
 )
-from tundish.loader.run.working.writing import NeedsMore, Rows
+from tundish.loader.run.working.writing import SlotTooSmall, TaskOutput
 from tundish.shm.layout import Encoded, Layout, decode
 from tundish.spec import flatten, leaf_key
 
@@ -49,7 +49,7 @@ class Blocks:
         """Return the number under which a layout was sent."""
         return self._layouts[layout.tree, layout.keys, layout.rows][0]
 
-    def begin(self, rows: Rows, task: Task, element: Any) -> Any:
+    def begin(self, rows: TaskOutput, task: Task, element: Any) -> Any:
         """Lay out a block by its first element; return a function that writes an element."""
         leaves, tree = flatten(element)
         keys = tuple([leaf_key(leaf) for leaf in leaves])
@@ -60,7 +60,7 @@ class Blocks:
             self._layouts[tree, keys, task.total] = known = (number, layout)
             # A namedtuple's class may be one that travels by value.
             tail = Encoded((tree, keys, task.total)).to_bytes()
-            self._outbox.say(RECORD.pack(Kind.LAYOUT, 0, 0, number, len(tail)), tail)
+            self._outbox.say(RECORD.pack(MessageKind.LAYOUT, 0, 0, number, len(tail)), tail)
         layout = known[1]
         rows.layout = layout
         rows.private = self._arena is None or task.slot == NO_SLOT or layout.nbytes <= INLINE_BLOCK
@@ -87,7 +87,7 @@ class Blocks:
 
     def _make_room(self, arena: Arena, task: Task, layout: Layout) -> None:
         if layout.nbytes > task.may:
-            raise NeedsMore(layout.nbytes)
+            raise SlotTooSmall(layout.nbytes)
         if layout.nbytes > task.have:
             for offset, nbytes in layout.spans(task.first, task.rows):
                 arena.allocate(task.slot, offset, nbytes)
@@ -109,9 +109,9 @@ class Inputs:
 
     def of(self, task: Task, tail: bytes | memoryview) -> Sequence[Any]:
         """Return the items of a task."""
-        if task.items == Items.RANGE:
+        if task.items == ItemsForm.RANGE:
             return range(task.start, task.start + task.rows * task.step, task.step)
-        if task.items == Items.INDICES:
+        if task.items == ItemsForm.INDICES:
             return np.frombuffer(tail, np.int64).tolist()  # type: ignore[no-any-return]
         return self.decoded(tail)
 

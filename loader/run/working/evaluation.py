@@ -15,7 +15,7 @@ from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import refs_of_rows
 from tundish.loader.protocols.results import checked
 from tundish.loader.run.starting.watchdog import limit
-from tundish.loader.run.working.writing import NeedsMore, Rows, scatter
+from tundish.loader.run.working.writing import SlotTooSmall, TaskOutput, scatter
 from tundish.spec import NUMBERS, flatten, normalise, unflatten
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ class Evaluation:
     def __init__(self, context: Context, blocks: Blocks, *, deadline: float | None) -> None:
         self._context, self._blocks, self._deadline = context, blocks, deadline
 
-    def rows(self, stage: StageEvaluator, task: Task, items: Sequence[Any], *, timed: bool) -> Rows:
+    def rows(
+        self, stage: StageEvaluator, task: Task, items: Sequence[Any], *, timed: bool
+    ) -> TaskOutput:
         """Evaluate the items; with `timed`, with a clock around each node, or around all."""
         if not timed:
             return self._evaluated(stage, task, items, stage.value)
@@ -58,8 +60,8 @@ class Evaluation:
 
     def _evaluated(
         self, stage: StageEvaluator, task: Task, items: Sequence[Any], value: Any
-    ) -> Rows:
-        rows = Rows()
+    ) -> TaskOutput:
+        rows = TaskOutput()
         pass_, events = stage.pass_, self._context.events
         notes, where = self._context.notes, self._context.where
         deadline = self._deadline
@@ -100,7 +102,7 @@ class Evaluation:
         return rows
 
     def _sweep(
-        self, stage: StageEvaluator, task: Task, items: range, rows: Rows
+        self, stage: StageEvaluator, task: Task, items: range, rows: TaskOutput
     ) -> tuple[int, Any]:
         """Evaluate items with one cheap function, up to the first that fails."""
         raw: list[bool] = []
@@ -126,7 +128,7 @@ class Evaluation:
                         write = scatter(rows, task.first, k)
                         write(k, element)
                 k += 1
-        except NeedsMore:
+        except SlotTooSmall:
             raise
         except Exception as error:  # noqa: BLE001 - the element's error
             try:
@@ -142,7 +144,7 @@ class Evaluation:
         return k - task.first + (k in rows.errors), write
 
     def _gathered(
-        self, gather: Gather, pass_: int, task: Task, items: Sequence[Any], rows: Rows
+        self, gather: Gather, pass_: int, task: Task, items: Sequence[Any], rows: TaskOutput
     ) -> bool:
         """Write all items' elements as columns; return False if each has to be made separately."""
         refs = items if type(items) is range else refs_of_rows(items)
@@ -161,7 +163,7 @@ class Evaluation:
         return True
 
 
-def _put_scalars(rows: Rows, task: Task, scalars: list[Any], write: Any) -> Any:
+def _put_scalars(rows: TaskOutput, task: Task, scalars: list[Any], write: Any) -> Any:
     column = rows.columns[0]
     assert column is not None
     if (

@@ -14,7 +14,7 @@ import numpy as np
 from tundish.loader.protocols.items import End, Failure, ref_of
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.starting.watchdog import limit
-from tundish.loader.run.working.writing import Rows, scatter
+from tundish.loader.run.working.writing import TaskOutput, scatter
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
@@ -73,7 +73,7 @@ class OpenStreams:
 
     def read(
         self, stage: StageEvaluator, task: Task, tail: bytes | memoryview
-    ) -> tuple[Rows, bool]:
+    ) -> tuple[TaskOutput, bool]:
         """Read the next elements of an inner dataset, opened here or where a dead worker left it.
 
         Returns
@@ -83,7 +83,7 @@ class OpenStreams:
         """
         key = (task.stage, task.start)
         network, at = self._open.pop(key, (None, -1))
-        rows, skip = Rows(), task.step
+        rows, skip = TaskOutput(), task.step
         deadline, where = self._deadline, self._context.where
         if network is None or at != skip:
             # What the tail names is taken back after this task; the dataset is read in later ones.
@@ -133,14 +133,14 @@ class OpenStreams:
             self._open.popitem(last=False)
         return rows, False
 
-    def _note_events(self, rows: Rows, k: int, *, seen: bool) -> None:
+    def _note_events(self, rows: TaskOutput, k: int, *, seen: bool) -> None:
         """Report, with its first row, what happened when an inner dataset was opened; once."""
         events = self._context.events
         if events and not seen:
             rows.events[k] = events.copy()
         events.clear()
 
-    def _records(self, rows: Rows, task: Task, network: Any, places: list[int]) -> Any:
+    def _records(self, rows: TaskOutput, task: Task, network: Any, places: list[int]) -> Any:
         """Read several records of a file at once; return a function that writes those that follow."""
         write: Any = None
         while len(places) < task.rows:
@@ -156,7 +156,7 @@ class OpenStreams:
         return write
 
 
-def _tell_places(rows: Rows, places: list[int], network: Any) -> None:
+def _tell_places(rows: TaskOutput, places: list[int], network: Any) -> None:
     """Report the offsets of a chunk's rows, and the one after them."""
     if places:
         rows.notes[0] = np.array([*places, network.mark()], np.int64)

@@ -20,14 +20,14 @@ from tundish.loader.protocols.context import Context
 from tundish.loader.run.inline.reference import InlinePlanner
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.starting.watchdog import lift
-from tundish.loader.run.wire.messages import STREAM_END, Items, Task
+from tundish.loader.run.wire.messages import STREAM_END, ItemsForm, Task
 from tundish.loader.run.wire.serving import Serving, serve
 from tundish.loader.run.working.answers import Answers
 from tundish.loader.run.working.blocks import Blocks, Inputs
 from tundish.loader.run.working.evaluation import Evaluation
 from tundish.loader.run.working.stage import StageEvaluator, Stages
 from tundish.loader.run.working.streams import OpenStreams
-from tundish.loader.run.working.writing import NeedsMore, Rows
+from tundish.loader.run.working.writing import SlotTooSmall, TaskOutput
 from tundish.loader.watch.watch import Watch
 
 if TYPE_CHECKING:
@@ -93,21 +93,21 @@ class Worker(Serving):
         turns, ended = stage.turns, False
         timed = turns is not None and turns.due()
         try:
-            if task.items == Items.ORDER:
+            if task.items == ItemsForm.ORDER:
                 rows = self._order(stage, task, tail)
-            elif task.items == Items.STREAM:
+            elif task.items == ItemsForm.STREAM:
                 rows, ended = self._streams.read(stage, task, tail)
             else:
                 rows = self._evaluation.rows(stage, task, self._inputs.of(task, tail), timed=timed)
             busy_s = self._answers.done(task, rows, began, cpu, STREAM_END if ended else 0)
             if turns is not None:
                 turns.did(task.rows, busy_s, timed=timed)
-        except NeedsMore as need:
+        except SlotTooSmall as need:
             self._context.watch.take(timed=False)  # it will be made again
             self._answers.need(task, need)
         except SharedMemoryError as error:
             # The system has less than the budget allows: every row of the task says so.
-            rows = Rows()
+            rows = TaskOutput()
             rows.errors = dict.fromkeys(
                 range(task.first, task.first + task.rows), dumps_exception(error)
             )
@@ -116,11 +116,11 @@ class Worker(Serving):
             if self._deadline is not None:
                 lift()
 
-    def _order(self, stage: StageEvaluator, task: Task, tail: bytes | memoryview) -> Rows:
+    def _order(self, stage: StageEvaluator, task: Task, tail: bytes | memoryview) -> TaskOutput:
         """Carry out an order; its answer is the only row."""
         self._outbox.tolerant = True  # who gave it may have gone: it is carried out all the same
         (order,) = self._inputs.decoded(tail)
-        rows = Rows()
+        rows = TaskOutput()
         try:
             answer = stage.value(order, 0)
         except Exception as error:  # noqa: BLE001 - the disk's

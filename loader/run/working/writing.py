@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tundish.shm.layout import Layout
 
 
-class NeedsMore(Exception):  # noqa: N818 - a message, not a mistake
+class SlotTooSmall(Exception):  # noqa: N818 - a message, not a mistake
     """A block needs a larger slot.
 
     Parameters
@@ -31,7 +31,7 @@ class NeedsMore(Exception):  # noqa: N818 - a message, not a mistake
         self.nbytes, self.alone = nbytes, alone
 
 
-class Rows:
+class TaskOutput:
     """The rows that one task has computed.
 
     ``elements[k]`` holds row k when the rows have no common layout.
@@ -78,12 +78,12 @@ class Rows:
         return bool(told) or self.elements is not None
 
 
-def scatter(rows: Rows, first: int, upto: int) -> Any:
+def scatter(rows: TaskOutput, first: int, upto: int) -> Any:
     """Keep each element separately from now on, since they have no common layout.
 
     Parameters
     ----------
-    rows : Rows
+    rows : TaskOutput
         The rows of the task.
     first, upto : int
         The task's first row, and the one that did not fit.

@@ -18,7 +18,7 @@ import tundish
 from tundish.cli.independent import Independent
 from tundish.cli.kept import show_kept
 from tundish.cli.photographs import BATCH, PATTERN, digest, load
-from tundish.cli.terminal import Progress, bold, dim, good, say, table, warn
+from tundish.cli.terminal import ProgressLine, bold, dim, good, say, table, warn
 from tundish.loader.dataset import Dataset
 from tundish.shm.budget import usable_cores
 
@@ -48,7 +48,7 @@ def run() -> int:
     say()
     say("Photographs: decoded, cut and flipped at random, in batches of 64, by two workers.")
     with photographs().iterator(workers=WORKERS) as batches:
-        progress = Progress(BATCHES * BATCH, "images")
+        progress = ProgressLine(BATCHES * BATCH, "images")
         for batch in batches:
             progress.advance(len(batch["image"]))
         progress.finish()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tundish.loader.watch.picture import CHARACTER, document, label
 
 if TYPE_CHECKING:
-    from tundish.cli.outline import Outline, Step
+    from tundish.cli.outline import Outline, OutlineStep
 
 _PADDING = 14.0
 _LEAST_WIDTH = 168.0
@@ -30,15 +30,15 @@ _STYLE = """\
 
 
 @dataclass
-class Box:
+class StepBox:
     """A step with its place on the page; y grows downwards."""
 
-    step: Step
+    step: OutlineStep
     x: float
     y: float
     width: float
     height: float
-    inputs: list[Box]
+    inputs: list[StepBox]
 
 
 @dataclass
@@ -86,9 +86,9 @@ def draw(plan: Outline, title: str, spec: str) -> str:
     return document(title, width, y + _MARGIN - _LINE, _STYLE, shapes)
 
 
-def put(step: Step, left: float, top: float) -> Box:
+def put(step: OutlineStep, left: float, top: float) -> StepBox:
     """Find places for a step and all that is above it."""
-    inputs: list[Box] = []
+    inputs: list[StepBox] = []
     at = left
     for up in step.inputs:
         above = put(up, at, top)
@@ -97,42 +97,42 @@ def put(step: Step, left: float, top: float) -> Box:
     text = max(len(step.name), len(step.arguments)) * CHARACTER + 2 * _PADDING
     width, height = max(text, _LEAST_WIDTH), 46.0 if step.arguments else 30.0
     if not inputs:
-        return Box(step, left, top, width, height, [])
+        return StepBox(step, left, top, width, height, [])
     floor = max(box.y + box.height for box in inputs)
     for box in inputs:  # joined inputs end on one line
         move(box, 0, floor - box.y - box.height)
     centre = (middle(inputs[0]) + middle(inputs[-1])) / 2
     x = centre - width / 2
     gap = _GAP if len(inputs) == 1 else _JOIN
-    box = Box(step, x, floor + gap, width, height, inputs)
+    box = StepBox(step, x, floor + gap, width, height, inputs)
     if x < left:
         move(box, left - x, 0)
     return box
 
 
-def reach(box: Box) -> float:
+def reach(box: StepBox) -> float:
     """Return how far to the right a box and the words beside it go."""
     return box.x + box.width + (len(box.step.place) * CHARACTER + 20)
 
 
-def everything(box: Box) -> list[Box]:
+def everything(box: StepBox) -> list[StepBox]:
     """The box and all above it."""
     return [box, *(above for up in box.inputs for above in everything(up))]
 
 
-def move(box: Box, right: float, down: float) -> None:
+def move(box: StepBox, right: float, down: float) -> None:
     """Move a box and all above it."""
     for each in everything(box):
         each.x += right
         each.y += down
 
 
-def middle(box: Box) -> float:
+def middle(box: StepBox) -> float:
     """Return where arrows enter and leave."""
     return box.x + box.width / 2
 
 
-def draw_box(canvas: Canvas, box: Box) -> None:
+def draw_box(canvas: Canvas, box: StepBox) -> None:
     """A step, the words beside it and the arrows that lead to it."""
     step, centre = box.step, middle(box)
     kind = "work" if step.stage else "box"
@@ -158,11 +158,11 @@ def draw_box(canvas: Canvas, box: Box) -> None:
         canvas.shapes.append(beside)
 
 
-def draw_bands(canvas: Canvas, last: Box) -> None:
+def draw_bands(canvas: Canvas, last: StepBox) -> None:
     """A band under each run of boxes that belong to one stage."""
-    runs: list[list[Box]] = []
+    runs: list[list[StepBox]] = []
 
-    def visit(box: Box, run: list[Box]) -> None:
+    def visit(box: StepBox, run: list[StepBox]) -> None:
         if box.step.stage:
             if not run or run[-1].step.stage != box.step.stage:
                 run = []
@@ -184,7 +184,7 @@ def draw_bands(canvas: Canvas, last: Box) -> None:
         canvas.right = max(canvas.right, right + 12 + len(run[0].step.place) * CHARACTER)
 
 
-def draw_output(canvas: Canvas, last: Box, elements: str) -> None:
+def draw_output(canvas: Canvas, last: StepBox, elements: str) -> None:
     """The arrow that leaves the last box, with what comes out of it."""
     centre, y = middle(last), last.y + last.height
     arrow(canvas, centre, y, centre, y + _GAP)

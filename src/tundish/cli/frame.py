@@ -35,7 +35,7 @@ _STYLES = re.compile("\x1b\\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
-class Told:
+class IteratorReport:
     """The state of one iterator when it told.
 
     Parameters
@@ -55,21 +55,21 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Reading:
+class BoardReading:
     """The contents of a board.
 
     Parameters
     ----------
     argv : tuple of str
         What the process was started with.
-    iterators : tuple of Told
+    iterators : tuple of IteratorReport
         Those that live, the oldest first.
     left_out : int
         How many more there are.
     """
 
     argv: tuple[str, ...] = ()
-    iterators: tuple[Told, ...] = ()
+    iterators: tuple[IteratorReport, ...] = ()
     left_out: int = 0
 
     @classmethod
@@ -77,7 +77,7 @@ class Reading:
         """Read what was published, as `tundish.loader.run.watching.publishing` does."""
         told = json.loads(data)
         iterators = (
-            Told(each["name"], each["plan"], each["at"], Stats.from_dict(each["stats"]))
+            IteratorReport(each["name"], each["plan"], each["at"], Stats.from_dict(each["stats"]))
             for each in told["iterators"]
         )
         ordered = sorted(iterators, key=lambda each: int(each.name))
@@ -88,9 +88,9 @@ class History:
     """The last readings: what happens now lies between them."""
 
     def __init__(self) -> None:
-        self._told: dict[str, deque[Told]] = {}
+        self._told: dict[str, deque[IteratorReport]] = {}
 
-    def add(self, reading: Reading) -> None:
+    def add(self, reading: BoardReading) -> None:
         """Take in a reading; what it has no more is forgotten."""
         before, self._told = self._told, {}
         for told in reading.iterators:
@@ -110,7 +110,7 @@ class History:
         """True if every iterator has an earlier reading to be compared with."""
         return all(len(seen) > 1 for seen in self._told.values())
 
-    def as_dicts(self, reading: Reading) -> list[dict[str, Any]]:
+    def as_dicts(self, reading: BoardReading) -> list[dict[str, Any]]:
         """The iterators for programs: since their start, and now."""
         told = []
         for each in reading.iterators:
@@ -121,14 +121,14 @@ class History:
         return told
 
 
-def frame(pid: int, reading: Reading, history: History, width: int) -> list[str]:
+def frame(pid: int, reading: BoardReading, history: History, width: int) -> list[str]:
     """A frame.
 
     Parameters
     ----------
     pid : int
         Of the process.
-    reading : Reading
+    reading : BoardReading
         The last one; `history` has it, too.
     history : History
         What says what happens now.
@@ -150,7 +150,7 @@ def frame(pid: int, reading: Reading, history: History, width: int) -> list[str]
     return [clip(line, width) for line in lines]
 
 
-def _iterator(told: Told, earlier: Stats | None, width: int) -> list[str]:
+def _iterator(told: IteratorReport, earlier: Stats | None, width: int) -> list[str]:
     stats = told.stats
     now = between(earlier, stats) if earlier is not None else stats
     head = f"{bold(told.plan.replace(' -> ', ' → '))}  {dim(f'iterator {told.name}')}"
@@ -176,7 +176,7 @@ def _limit(stats: Stats, earlier: Stats | None, width: int) -> list[str]:
     return wrap(f"limit     {text}", max(width, 40), subsequent_indent=indent)[:3]
 
 
-def _numbers(told: Told, now: Stats | None) -> list[str]:
+def _numbers(told: IteratorReport, now: Stats | None) -> list[str]:
     stats = told.stats
     quiet = time.time() - told.at
     since_start = rate_text(stats.elements / max(stats.wall_s, 1e-9))

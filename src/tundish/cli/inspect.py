@@ -11,7 +11,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from tundish.cli.drawing import draw
-from tundish.cli.outline import Outline, Step, outline
+from tundish.cli.outline import Outline, OutlineStep, outline
 from tundish.cli.running import run_for
 from tundish.cli.terminal import bold, dim, say, warn
 from tundish.loader.dataset import Dataset
@@ -162,7 +162,7 @@ def show(plan: Outline, title: str, spec: str) -> None:
             say(warn(f"{'' if number else 'slow':<11}{line}"))
 
 
-def lines(step: Step, left: str = "") -> Iterator[tuple[tuple[str, str, str, str], str]]:
+def lines(step: OutlineStep, left: str = "") -> Iterator[tuple[tuple[str, str, str, str], str]]:
     """Four cells and the place of each step; inputs that are joined stand one below the other."""
     joined = len(step.inputs) > 1
     for number, up in enumerate(step.inputs):

@@ -33,7 +33,7 @@ _UNSAID = ("tree", "signature")  # the spec tells
 
 
 @dataclass(frozen=True)
-class Step:
+class OutlineStep:
     """One operator.
 
     Attributes
@@ -44,7 +44,7 @@ class Step:
         Of the steps with one number each element is computed in one go; 0: nothing is computed.
     place : str
         Where, and what for.
-    inputs : tuple of Step
+    inputs : tuple of OutlineStep
         Where its elements come from.
     """
 
@@ -53,14 +53,14 @@ class Step:
     elements: str
     stage: int
     place: str
-    inputs: tuple[Step, ...]
+    inputs: tuple[OutlineStep, ...]
 
 
 @dataclass(frozen=True)
 class Outline:
     """A plan, and what is said about all of it."""
 
-    last: Step
+    last: OutlineStep
     elements: str
     workers: str
     resume: tuple[str, ...]
@@ -73,9 +73,9 @@ def outline(dataset: Dataset) -> Outline:
     count, why = workers(node)
     where = {0: "in this process", 1: "in a worker"}.get(count, f"in {count} workers")
     numbers = stages(node)
-    done: dict[int, Step] = {}
+    done: dict[int, OutlineStep] = {}
     for each in walk(node):
-        done[id(each)] = Step(
+        done[id(each)] = OutlineStep(
             name=each.label,
             arguments=arguments(each),
             elements=show_cardinality(each.cardinality),

@@ -69,7 +69,7 @@ def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
         say(line)
 
 
-class Progress:
+class ProgressLine:
     """One line that says how far something is and how fast it goes.
 
     Parameters

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
-from tundish.cli.frame import History, Reading, clip, frame
+from tundish.cli.frame import BoardReading, History, clip, frame
 from tundish.cli.terminal import dim, live, say, table, warn
 from tundish.loader.watch.wording import rate_text
 from tundish.shm.board import pids_with_a_board, read_board
@@ -57,7 +57,7 @@ def run(pid: int | None = None, *, once: bool = False, as_json: bool = False) ->
     try:
         if pid is None:
             return show_processes(as_json=as_json)
-        watched = Watched(pid)
+        watched = WatchedProcess(pid)
         watched.look()
     except (OSError, ValueError, NotImplementedError) as error:
         say(warn(_reason(error)))
@@ -76,7 +76,7 @@ def run(pid: int | None = None, *, once: bool = False, as_json: bool = False) ->
     return 0
 
 
-class Watched:
+class WatchedProcess:
     """A process, and what was read of it so far.
 
     Parameters
@@ -93,14 +93,14 @@ class Watched:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.history = History()
-        self.reading = Reading.of(read_board(pid))
+        self.reading = BoardReading.of(read_board(pid))
         self._process = psutil.Process(pid)  # which knows its start: another may get its pid
         self.end = ""
 
     def look(self) -> bool:
         """Read again; whether it still tells. If not, `end` says what became of it."""
         try:
-            self.reading = Reading.of(read_board(self.pid))
+            self.reading = BoardReading.of(read_board(self.pid))
         except TimeoutError:
             pass  # stopped in the middle, perhaps: the next look may find more
         except ProcessLookupError:
@@ -120,7 +120,7 @@ class Watched:
         return frame(self.pid, self.reading, self.history, width)
 
 
-def show_once(watched: Watched, *, as_json: bool) -> int:
+def show_once(watched: WatchedProcess, *, as_json: bool) -> int:
     """Print a frame; a second reading is waited for, since it takes two to say what is now."""
     deadline = time.monotonic() + _FIRST_S
     while not watched.history.moved and time.monotonic() < deadline:
@@ -141,10 +141,10 @@ def show_processes(*, as_json: bool) -> int:
     """List the processes of this user that tell."""
     if sys.platform != "linux":
         read_board(os.getpid())  # says why not
-    found: list[tuple[int, Reading]] = []
+    found: list[tuple[int, BoardReading]] = []
     for pid in pids_with_a_board():
         try:
-            found.append((pid, Reading.of(read_board(pid))))
+            found.append((pid, BoardReading.of(read_board(pid))))
         except (OSError, ValueError):
             continue  # it has ended meanwhile
     if as_json:

@@ -16,7 +16,7 @@ from tundish.loader.plan.node import INFINITE_CARDINALITY, walk
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.watching.viewing import view_of
 from tundish.loader.watch.histogram import Durations
-from tundish.loader.watch.prediction import Hint, Keep, Move
+from tundish.loader.watch.prediction import Hint, KeepAfter, Move
 from tundish.loader.watch.stats import NodeStats, StageStats, Stats, WorkerStats
 from tundish.loader.watch.verdict import explain
 from tundish.testing.compare import collect, difference
@@ -72,10 +72,10 @@ def assert_advice_is_harmless(
     whole = _epochs(make())
     if len(whole[0]) == _LIMIT:
         return ()
-    hints = [h for h in hints_for(make()) if assumed or isinstance(h, Keep) or not h.assumes]
+    hints = [h for h in hints_for(make()) if assumed or isinstance(h, KeepAfter) or not h.assumes]
     done = []
     for hint in hints:
-        if isinstance(hint, Keep) and not _is_true(make(), hint):
+        if isinstance(hint, KeepAfter) and not _is_true(make(), hint):
             continue
         # Another order gives other batches downstream: what reaches them is the same.
         one = _until(make(), hint) if hint.reorders else make()
@@ -86,7 +86,7 @@ def assert_advice_is_harmless(
     return tuple(done)
 
 
-def _is_true(dataset: Dataset, hint: Keep) -> bool:
+def _is_true(dataset: Dataset, hint: KeepAfter) -> bool:
     """Return True if functions that make datasets make the same ones in each epoch, as a change assumes."""
     kept = _until(dataset, replace(hint, shuffle=""))
     if not any(isinstance(node, (FlatMap, Interleave)) for node in walk(kept._node)):  # noqa: SLF001
@@ -187,7 +187,7 @@ def applied(dataset: Dataset, hint: Hint, folder: str) -> Dataset:
     if isinstance(hint, Move):
         moved = steps.pop(names.index(hint.name))
         steps.insert([step.name for step in steps].index(hint.before), moved)
-    elif isinstance(hint, Keep):
+    elif isinstance(hint, KeepAfter):
         kept = [_Step("cache", None, lambda up: up.cache())]
         if hint.complete:
             kept = [_Step("snapshot", None, lambda up: _written(up, folder))]
@@ -212,7 +212,7 @@ def _written(up: Dataset, folder: str) -> Dataset:
 def _until(dataset: Dataset, hint: Hint) -> Dataset:
     """Return the dataset up to the last of the operators that a change concerns."""
     base, steps = _steps(dataset)
-    about = {hint.after, hint.shuffle} if isinstance(hint, Keep) else {hint.name}
+    about = {hint.after, hint.shuffle} if isinstance(hint, KeepAfter) else {hint.name}
     last = max((k for k, step in enumerate(steps) if step.name in about), default=-1)
     return _joined(base, steps[: last + 1])
 
@@ -255,7 +255,7 @@ def _epochs(dataset: Dataset) -> list[list[Outcome]]:
 
 
 def _compare(before: list[list[Outcome]], after: list[list[Outcome]], hint: Hint) -> None:
-    if isinstance(hint, Keep) and hint.complete:
+    if isinstance(hint, KeepAfter) and hint.complete:
         before, after = [*map(_any_error, before)], [*map(_any_error, after)]
     for epoch, (one, other) in enumerate(zip(before, after, strict=True)):
         if hint.reorders:

@@ -235,7 +235,7 @@ class Bare(Held):
         return Steps(self.items)
 
 
-class Indexed(Held):
+class ItemsOnly(Held):
     """An iterable without ``__iter__``, but with items from 0 on until an `IndexError`."""
 
     def __getitem__(self, index: int) -> Any:
@@ -382,7 +382,7 @@ def _lines(items: Sequence[Any]) -> Iterable[str]:
 _CLASSES: tuple[Callable[[Sequence[Any]], Any], ...] = (
     *(Generating, Fresh, Resetting, Unready, Once, Anew, Touchy, Stumbling, Broken, Counted, Bare),
     *(
-        Indexed,
+        ItemsOnly,
         Lying,
         Boasting,
         Hinting,

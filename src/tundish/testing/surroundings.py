@@ -56,7 +56,7 @@ class Resources:
         deadline = time.monotonic() + within
         while True:
             gc.collect()
-            store.visit_graves()  # a killed process may be gone later than closing waits for it
+            store.release_quarantined()  # a killed process may be gone later than closing waits for it
             now = self.now()
             leaked = {kind: now[kind] - held for kind, held in self.held.items()}
             if not any(leaked.values()):

@@ -88,14 +88,14 @@ class DeviceIterator(Prefetcher):
         self._lane.drain()
 
 
-def lane_to(device: torch.device) -> _Plain | _Streamed:
+def lane_to(device: torch.device) -> _ImmediateCopies | _Streamed:
     """The way to a device."""
     if device.type in _STREAMLESS:
-        return _Plain(device)
+        return _ImmediateCopies(device)
     return _Streamed(device, torch.get_device_module(device))
 
 
-class _Plain:
+class _ImmediateCopies:
     """The copies are made when they are begun; to the CPU there is nothing to copy."""
 
     def __init__(self, device: torch.device) -> None:

@@ -13,11 +13,13 @@ from tests.cli.snapshot.pipelines import write
 
 import tundish as td
 from tundish.cli.snapshot import DONE, NO_SPACE, Refusal, estimate
-from tundish.cli.snapshot.estimate import Estimate, Room, Sample, take_sample
+from tundish.cli.snapshot.estimate import Estimate, Room, SizeSample, take_sample
 from tundish.snapshot.files.local import LocalStore
 
 
-def sampled(dataset: td.Dataset, compression: str | None = None) -> tuple[Sample, int | None, bool]:
+def sampled(
+    dataset: td.Dataset, compression: str | None = None
+) -> tuple[SizeSample, int | None, bool]:
     return take_sample(dataset._node, workers=0, base_seed=1, compression=compression)
 
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tundish.cli.snapshot import pulling
-from tundish.cli.snapshot.pulling import Leaving, Told
+from tundish.cli.snapshot.pulling import Leaving, OutOfPatience
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def test_waiting_is_cut_short(number: signal.Signals, capfd: pytest.CaptureFixtu
     with Leaving() as told:
         signal.raise_signal(number)  # not while it waits: nothing is raised
         assert told.signal == number
-        with pytest.raises(Told), told.waiting():
+        with pytest.raises(OutOfPatience), told.waiting():
             time.sleep(60)
     assert f"{number.name}: committing" in capfd.readouterr().err
 
@@ -54,7 +54,7 @@ def test_while_workers_are_started_it_waits() -> None:
 
     with Leaving() as told:
         signal.raise_signal(signal.SIGTERM)
-        with pytest.raises(Told), told.waiting():
+        with pytest.raises(OutOfPatience), told.waiting():
             wait()
     assert started
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tundish.cli.snapshot.log import HumanLog, JsonLog, Pace, Reached, amount, duration
+from tundish.cli.snapshot.log import HumanLog, JsonLog, Reached, RecentRates, amount, duration
 
 REACHED = Reached(250, 5_000_000, 2, 1000, 25.0, 500_000.0)
 
@@ -103,7 +103,7 @@ def test_a_program_gets_objects() -> None:
 def test_rates_are_those_of_the_last_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    pace = Pace(10_000, 500)
+    pace = RecentRates(10_000, 500)
 
     def after_a_second(elements: int, nbytes: int) -> Reached:
         clock[0] += 1.0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tundish as td
-from tundish.cli.frame import History, Reading, frame
+from tundish.cli.frame import BoardReading, History, frame
 from tundish.loader.dataloader import progress
 from tundish.loader.run.watching import publishing
 from tundish.shm.board import read_board
@@ -91,10 +91,10 @@ def test_top_shows_a_loader(workers: int, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(publishing, "EVERY_S", 0.0)
     monkeypatch.delenv("TUNDISH_WATCH", raising=False)
     iterator = iter(td.DataLoader(Squares(40), batch_size=4, num_workers=workers))
-    reading, history = Reading(), History()
+    reading, history = BoardReading(), History()
     for _ in range(5):
         next(iterator)
-        reading = Reading.of(read_board(os.getpid()))
+        reading = BoardReading.of(read_board(os.getpid()))
         history.add(reading)
     (each,) = told()
     assert each["stats"]["elements"] == 5

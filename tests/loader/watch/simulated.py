@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tundish.loader.watch.histogram import Durations
-from tundish.loader.watch.throughput import Sample, window
+from tundish.loader.watch.throughput import EventSample, window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -356,7 +356,7 @@ class Simulation:
         functions_s = work.functions_s
         if functions_s is None:
             functions_s = work.wait_s + work.cpu_s
-        sample = Sample(
+        sample = EventSample(
             seconds=self.now - self._sampled,
             delivered=self.delivered - self._sampled_count,
             waited_s=s["waited"],

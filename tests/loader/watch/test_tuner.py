@@ -14,8 +14,8 @@ from tests.loader.watch.workloads import MS, SHORT, WORKLOADS
 
 from tundish.loader.watch.histogram import Durations
 from tundish.loader.watch.throughput import (
+    EventSample,
     Measure,
-    Sample,
     computed_per_s,
     predicted,
     warranted,
@@ -44,8 +44,8 @@ def settled(work: Work, cores: int, *, seed: int = 0, noise: float = 0.0) -> Sim
     return simulation
 
 
-def sample(workers: int = 2, **times: float) -> Sample:
-    usual = Sample(0.1, 10, 0.09, 0.01, 0.0, 0.2, 0.0, workers)
+def sample(workers: int = 2, **times: float) -> EventSample:
+    usual = EventSample(0.1, 10, 0.09, 0.01, 0.0, 0.2, 0.0, workers)
     return replace(usual, **times)  # type: ignore[arg-type]  # delivered is an int
 
 

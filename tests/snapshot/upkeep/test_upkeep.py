@@ -33,7 +33,7 @@ from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.encoding.forms import INDEX, columns_of
 from tundish.snapshot.files.local import LocalStore
 from tundish.snapshot.lease import Holder, take
-from tundish.snapshot.manifest import ManifestRun, Outcome
+from tundish.snapshot.manifest import ManifestRun, RunOutcome
 from tundish.snapshot.reading.reader import open_reader
 from tundish.snapshot.records import RunHeader
 from tundish.snapshot.upkeep import compact, export, gc, info, verify
@@ -75,7 +75,7 @@ def test_info_tells_what_stands_there(tmp_path: Path) -> None:
     found = info(tmp_path)
 
     (key,) = found.keys
-    assert (key.key, key.outcome, key.rows, key.newest) == (KEY, Outcome.COMPLETE, 90, True)
+    assert (key.key, key.outcome, key.rows, key.newest) == (KEY, RunOutcome.COMPLETE, 90, True)
     assert key.bytes == prefix(tmp_path).bytes
     assert (
         key.disk_bytes == found.bytes == sum((tmp_path / f).stat().st_size for f in files(tmp_path))
@@ -104,7 +104,7 @@ def test_info_says_what_differs_from_the_newest(tmp_path: Path) -> None:
 
     assert (newest.key, newest.differences) == (KEY, ())
     assert other.differences == ("range#0 stop: 5 -> 3",)
-    assert other.outcome is Outcome.FRESH
+    assert other.outcome is RunOutcome.FRESH
 
 
 def test_info_names_damage(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_info_names_damage(tmp_path: Path) -> None:
 
     (key,) = info(tmp_path).keys
 
-    assert key.outcome is Outcome.LOST_SHARD
+    assert key.outcome is RunOutcome.LOST_SHARD
     assert "shard-" in key.problem
 
 

@@ -19,18 +19,18 @@ from tundish.loader.run.iterator import Iterator
 from tundish.spec import spec_of
 
 if TYPE_CHECKING:
-    from tundish.cli.snapshot.pipeline import Pipeline
+    from tundish.cli.snapshot.pipeline import KeptPipeline
 
 _WHICH = re.compile(r"(?:(\w+)#(\d+):)?(\d+(?:\.\d+)*)(?:@(\d+))?\Z")
 _AT = re.compile(r"tundish: in \w+#\d+, ")
 
 
-def run_alone(pipeline: Pipeline, which: str, *, debug: bool) -> int:
+def run_alone(pipeline: KeptPipeline, which: str, *, debug: bool) -> int:
     """Run one element again, and show what becomes of it.
 
     Parameters
     ----------
-    pipeline : Pipeline
+    pipeline : KeptPipeline
         Of which.
     which : str
         As `origin_of` gave it, or ``index:N``: the N-th of what is kept.
@@ -89,7 +89,7 @@ class Place:
     iteration: int
 
 
-def _place(pipeline: Pipeline, which: re.Match[str]) -> Place:
+def _place(pipeline: KeptPipeline, which: re.Match[str]) -> Place:
     """Return what an origin means: a node of the plan, or one of a dataset that a function made."""
     kind, at, path, pass_ = which.groups()
     root = pipeline.whole
@@ -152,7 +152,7 @@ def _unchosen(node: Operator, source: Operator) -> Operator:
     return below if chooses else replace(node, up=below)
 
 
-def _by_index(pipeline: Pipeline, text: str, *, debug: bool) -> int:
+def _by_index(pipeline: KeptPipeline, text: str, *, debug: bool) -> int:
     """The N-th of what is kept: by random access, or by running all before it."""
     if not text.isdigit():
         raise Refusal(USAGE, f"--only-element index:N has a number, not {text!r}")

@@ -15,7 +15,7 @@ from tundish.errors import WorkerTraceback
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tundish.cli.snapshot.pipeline import Pipeline
+    from tundish.cli.snapshot.pipeline import KeptPipeline
     from tundish.snapshot.records import StoredError
 
 _NOTE = re.compile(
@@ -62,7 +62,7 @@ class BadRecords:
 
     Parameters
     ----------
-    pipeline : Pipeline
+    pipeline : KeptPipeline
         Whose they are.
     file : str or None
         Where to note them, one JSON object a line; it is written anew, the records of elements
@@ -75,7 +75,7 @@ class BadRecords:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        pipeline: KeptPipeline,
         file: str | None,
         durable: Mapping[int, StoredError],
         moved: Mapping[int, int] | None = None,

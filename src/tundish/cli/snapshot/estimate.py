@@ -30,7 +30,7 @@ MOST_ELEMENTS = 100_000
 
 
 @dataclass(frozen=True)
-class Sample:
+class SizeSample:
     """The numbers of a sample.
 
     Parameters
@@ -56,7 +56,7 @@ class Estimate:
 
     Parameters
     ----------
-    sample : Sample
+    sample : SizeSample
         What it is concluded from.
     elements : int or None
         How many elements there will be; None: nobody knows.
@@ -68,7 +68,7 @@ class Estimate:
         How many made the sample.
     """
 
-    sample: Sample
+    sample: SizeSample
     elements: int | None
     exact: bool
     shard_bytes: int
@@ -142,7 +142,7 @@ def take_sample(
     workers: int,
     base_seed: int,
     compression: str | None,
-) -> tuple[Sample, int | None, bool]:
+) -> tuple[SizeSample, int | None, bool]:
     """Make some elements of a plan, from all over the source where it has random access.
 
     Parameters
@@ -156,7 +156,7 @@ def take_sample(
 
     Returns
     -------
-    Sample
+    SizeSample
     int or None
         How many elements the whole plan has.
     bool
@@ -169,7 +169,7 @@ def take_sample(
     """
     base = _random_access(node)
 
-    def once(count: int) -> Sample:
+    def once(count: int) -> SizeSample:
         limited = node
         if base is not None:
             spread = Shuffle(base, None, seed=0, reshuffle=False)
@@ -202,7 +202,7 @@ def _random_access(node: Operator) -> Operator | None:
 
 def _measured(
     node: Operator, inputs: int | None, workers: int, base_seed: int, compression: str | None
-) -> Sample:
+) -> SizeSample:
     """Run a plan until it ends, or until enough time or memory is spent."""
     values: list[Any] = []
     counted = errors = nbytes = held = 0
@@ -237,7 +237,7 @@ def _measured(
             counted += 1
         seconds = time.monotonic() - start
     nbytes += measure()
-    return Sample(inputs if whole else None, counted, errors, nbytes, seconds)
+    return SizeSample(inputs if whole else None, counted, errors, nbytes, seconds)
 
 
 def stored_bytes(form: Form, columns: Columns, compression: str | None) -> int:

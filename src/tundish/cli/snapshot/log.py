@@ -96,7 +96,7 @@ class Reached:
         }
 
 
-class Pace:
+class RecentRates:
     """Rates over the last half minute.
 
     Parameters

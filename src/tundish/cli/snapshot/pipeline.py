@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class KeptPipeline:
     """The pipeline that is to be kept, and where.
 
     Parameters
@@ -102,7 +102,7 @@ def pipeline_of(
     *,
     more: Sequence[str] = (),
     **options: Any,
-) -> Pipeline:
+) -> KeptPipeline:
     """Find a pipeline, and put a snapshot on top of it if there is none of this path.
 
     Parameters
@@ -136,7 +136,7 @@ def pipeline_of(
             note=(("command", _again(target, path, given, more)),),
         )
         top = snapshots(effective(replace(node, keeping=keeping)))[-1]
-        found = Pipeline(
+        found = KeptPipeline(
             target,
             top,
             resolve(top.up, 0, None, fresh=True, write=False).root,

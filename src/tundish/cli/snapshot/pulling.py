@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.cli.snapshot import BAD_RECORDS, DONE, Refusal, told
-from tundish.cli.snapshot.log import Log, Pace
+from tundish.cli.snapshot.log import Log, RecentRates
 from tundish.errors import SnapshotError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ LIMIT_S = 9.0
 """When the process ends, whatever it is doing. Slurm and Kubernetes kill after 30 s by default."""
 
 
-class Told(BaseException):
+class OutOfPatience(BaseException):
     """Raised while the next element is waited for, when patience is at its end."""
 
 
@@ -77,7 +77,7 @@ class Leaving:
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Allow `Told` to be raised in the body, some time after a signal."""
+        """Allow `OutOfPatience` to be raised in the body, some time after a signal."""
         self._waiting = True
         try:
             yield
@@ -91,7 +91,7 @@ class Leaving:
                 signal.setitimer(signal.ITIMER_REAL, 0.1)
             elif self._waiting:
                 self._waiting = False
-                raise Told
+                raise OutOfPatience
             return
         if self.signal is not None:
             os._exit(told(number))
@@ -142,12 +142,12 @@ class Pull:
     at: int
     of: int | None
     _commits: int = 0
-    _pace: Pace = field(init=False)
+    _pace: RecentRates = field(init=False)
     _begun_at: int = field(init=False)
 
     def __post_init__(self) -> None:
         self._begun_at = self.at
-        self._pace = Pace(self.of, self.at)
+        self._pace = RecentRates(self.of, self.at)
 
     @property
     def seen(self) -> SnapshotStats:
@@ -188,7 +188,7 @@ class Pull:
                     element = next(elements)
             except StopIteration:
                 return DONE
-            except Told:
+            except OutOfPatience:
                 break
             except SnapshotError:
                 raise

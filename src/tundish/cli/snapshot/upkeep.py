@@ -13,7 +13,7 @@ from tundish.cli.snapshot.log import amount
 from tundish.cli.terminal import bold, dim, good, say, table, warn
 from tundish.snapshot import upkeep
 from tundish.snapshot.catalog import Catalog
-from tundish.snapshot.manifest import Outcome
+from tundish.snapshot.manifest import RunOutcome
 
 if TYPE_CHECKING:
     from tundish.snapshot.upkeep.information import KeyInfo, RunInfo
@@ -89,7 +89,7 @@ def _row(key: KeyInfo) -> list[str]:
     state, rows, nbytes = key.outcome.name.lower().replace("_", " "), key.rows, key.bytes
     parts = _parts(key)
     if parts:
-        done = sum(run.outcome is Outcome.FINISHED for run in parts)
+        done = sum(run.outcome is RunOutcome.FINISHED for run in parts)
         state = f"{done} of {max(run.part[1] for run in parts if run.part)} shards"
         rows, nbytes = sum(run.rows for run in parts), sum(run.bytes for run in parts)
     return [
@@ -122,7 +122,7 @@ def _told(run: RunInfo, told: str) -> str:
     what = "complete" if run.complete and not run.problem else run.outcome.value
     if run.beaten:
         what = "of no more use: another run is the snapshot"
-    elif run.part is not None and run.outcome is Outcome.FINISHED and what != "complete":
+    elif run.part is not None and run.outcome is RunOutcome.FINISHED and what != "complete":
         what = "complete; `finalize` makes one snapshot of all shards"
     text = f"run {run.run[:8]}  {part}{run.rows:,} elements, {amount(run.bytes)} in {files}; {what}"
     text += f"; {run.writer} writes it" if run.writer else ""

@@ -19,7 +19,7 @@ from tundish.cli.snapshot.alone import run_alone
 from tundish.cli.snapshot.badrecords import BadRecords
 from tundish.cli.snapshot.estimate import Estimate, Room, check_space, take_sample
 from tundish.cli.snapshot.log import JsonLog, Log, amount, duration, make_log
-from tundish.cli.snapshot.pipeline import Pipeline, pipeline_of
+from tundish.cli.snapshot.pipeline import KeptPipeline, pipeline_of
 from tundish.cli.snapshot.pulling import Leaving, Pull
 from tundish.cli.snapshot.shards import shard_of
 from tundish.cli.terminal import table
@@ -97,7 +97,9 @@ def run(
     if only_element is not None:
         return run_alone(pipeline, only_element, debug=pdb)
     log = make_log(as_json=as_json)
-    job = Job(pipeline, log, workers, max_errors, bad_records, checks_space=not no_space_check)
+    job = WriteCall(
+        pipeline, log, workers, max_errors, bad_records, checks_space=not no_space_check
+    )
     if estimate:
         return job.estimate()
     return job.write()
@@ -116,12 +118,12 @@ def _check_path(path: str) -> None:
         raise Refusal(USAGE, f"{path}: {here} may not be written to")
 
 
-class Job:
+class WriteCall:
     """One call of the command.
 
     Parameters
     ----------
-    pipeline : Pipeline
+    pipeline : KeptPipeline
         What is to be kept.
     log : Log
         Who is told.
@@ -137,7 +139,7 @@ class Job:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        pipeline: KeptPipeline,
         log: Log,
         workers: int | None,
         max_errors: int,
@@ -320,7 +322,7 @@ class Job:
         return status
 
 
-def _how_many(pipeline: Pipeline, asked: int | None) -> int:
+def _how_many(pipeline: KeptPipeline, asked: int | None) -> int:
     """Return how many workers: as asked, as the pipeline asks, else one a core."""
     node = pipeline.node
     options = options_of(node)
