@@ -1,4 +1,4 @@
-"""Sums of what several iterators have done, and what one has done between two looks at it."""
+"""Addition and subtraction of statistics: over several iterators, and between two moments of one."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _STANDING = (*_OF_PROCESS, "workers", "sources", "skipped", "snapshots", "pool",
 
 
 def no_stats() -> Stats:
-    """Return the stats of no iterator."""
+    """Return statistics with every counter zero."""
     return Stats(cores=0)
 
 
 def ended(stats: Stats) -> Stats:
-    """Return what is left of an iterator that is closed: what it has done, and nothing of how it stands."""
+    """Return the statistics of a closed iterator: its totals, without its momentary levels."""
     return replace(
         stats,
         workers=0,
@@ -48,19 +48,19 @@ def ended(stats: Stats) -> Stats:
 
 
 def added(parts: Iterable[Stats]) -> Stats:
-    """Add up what iterators have done, and how those stand that run.
+    """Add up the totals of several iterators, and the levels of those that are open.
 
     Parameters
     ----------
     parts : iterable of Stats
-        Of different iterators.
+        The statistics of different iterators.
 
     Returns
     -------
     Stats
         Memory and cores belong to the process, and are not added. Stages with the same operators
-        are one. `skipped` and `sources` are left out: a restored iterator goes on with the counts
-        of the one before it, so that they would be counted twice; what an operator has left out is
+        are merged. `skipped` and `sources` are left out: a restored iterator continues the counts
+        of the one before it, so they would be counted twice; what an operator has dropped is
         in `NodeStats.dropped`.
 
     Examples
@@ -72,9 +72,9 @@ def added(parts: Iterable[Stats]) -> Stats:
 
 
 def continued(earlier: Stats, later: Stats) -> Stats:
-    """Return what one iterator has done in two engines, one after the other; how it stands is the later's.
+    """Combine the statistics of one iterator from two engines in sequence; levels are the later one's.
 
-    Stages that were computed elsewhere are stages of their own.
+    Stages that were computed elsewhere are kept separate.
     """
     standing = {name: getattr(later, name) for name in _STANDING}
     return replace(added((ended(earlier), later)), **standing)
@@ -104,7 +104,7 @@ def _sums(one: T, other: T, *more: str) -> dict[str, Any]:
 
 
 def _by_tag(one: Mapping[str, T], other: Mapping[str, T]) -> dict[str, T]:
-    """Numbers or histograms, those of one tag added up."""
+    """Add up numbers or histograms by tag."""
     found: dict[str, Any] = dict(one)
     for tag, more in other.items():
         found[tag] = found[tag] + more if tag in found else more
@@ -118,7 +118,7 @@ def _newest(parts: tuple[T, ...], key: Callable[[T], Any]) -> tuple[T, ...]:
 def _joined(
     parts: tuple[T, ...], key: Callable[[T], Any], join: Callable[[T, T], T]
 ) -> tuple[T, ...]:
-    """Join those with the same key, in the order in which they first come."""
+    """Join items with the same key, in the order in which keys first appear."""
     found: dict[Any, T] = {}
     for each in parts:
         name = key(each)
@@ -143,12 +143,12 @@ def _worker(one: WorkerStats, other: WorkerStats) -> WorkerStats:
 
 
 def between(earlier: Stats, later: Stats) -> Stats:
-    """Return what was done and measured since an earlier look.
+    """Return what was done and measured between two moments.
 
     Parameters
     ----------
     earlier, later : Stats
-        Of one iterator. What says how things are (workers, slots in use) is the later one's.
+        Statistics of one iterator. Levels (workers, slots in use) are those of the later one.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def between(earlier: Stats, later: Stats) -> Stats:
 
 
 def _since(earlier: Iterable[Any], later: Iterable[Any]) -> tuple[Any, ...]:
-    """Stages, operators or workers, those that were there before without what they had done."""
+    """Subtract earlier from later stages, operators or workers, by name."""
     known = {each.name: each for each in earlier}
     return tuple(
         replace(each, **_grown(known[each.name], each)) if each.name in known else each
@@ -185,10 +185,9 @@ def _grown(earlier: Any, later: Any) -> dict[str, Any]:
 
 
 def _spent(earlier: Stats, later: Stats) -> dict[str, float]:
-    """The consumer's time: waited, own, outside.
+    """Return the consumer's time between two moments: waited, own, outside.
 
-    Without workers it is put together of a sample, and what was thought of the earlier time may
-    be more than what is thought of all of it.
+    Without workers it is extrapolated from a sample, and the earlier estimate may exceed the later one.
     """
     names = ("waited_s", "own_s", "outside_s")
     spent = [getattr(later, name) - getattr(earlier, name) for name in names]

@@ -1,6 +1,6 @@
-"""Advice on changes that are worth making: more or fewer workers, another order, something that is kept.
+"""Predictions of changes that are worth making: the number of workers, the order of operators, a cache.
 
-Only what was measured and what the model of `costs` says; a benchmark makes the changes and compares.
+They rest only on measurements and the model in `costs`; a benchmark makes the changes and compares.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ def predict(
     Parameters
     ----------
     stats : Stats
-        What was measured.
+        The measurements.
     plan : PlanView
-        Of what.
+        The plan that was measured.
     costs : Costs
-        Of `stats`.
+        The costs computed from `stats`.
     limit : str
-        What the limit is: where workers are idle, more of them change nothing.
+        The kind of limit: if workers are idle, more of them change nothing.
     unit : str
-        What elements are called: "batches".
+        The name of elements: "batches".
     """
     faster = [each for each in _faster(stats, plan, costs, limit) if each.gain > WORTH]
     faster.sort(key=lambda each: -each.gain)
@@ -123,14 +123,14 @@ _WHAT_STOPS = {
 
 
 def _assumed(costs: Costs) -> str:
-    """Say what is taken for granted of the caller's CPU time."""
+    """Describe what is assumed about the caller's CPU time."""
     if costs.outside_known or costs.outside_s * costs.rate < 0.02:
         return ""
     return ", if your code between two elements keeps one busy"
 
 
 def _here(costs: Costs, spread: float) -> Iterator[Prediction]:
-    """All in the consumer's process."""
+    """Predict computing everything in the consumer's process."""
     then = costs.rate_with(0)
     basis = (
         f"the functions take {seconds_text(costs.here_s)} an element, and having workers call them "
@@ -143,7 +143,7 @@ def _here(costs: Costs, spread: float) -> Iterator[Prediction]:
 
 
 def _fewer_workers(stats: Stats, costs: Costs, limit: Kind) -> Iterator[Prediction]:
-    """Fewer workers at the same speed."""
+    """Predict fewer workers at the same speed."""
     if (
         stats.tuned
         or costs.workers < 2
@@ -169,7 +169,7 @@ def _fewer_workers(stats: Stats, costs: Costs, limit: Kind) -> Iterator[Predicti
 
 
 def _not_held(plan: PlanView, costs: Costs, limit: Kind, spread: float) -> Iterator[Prediction]:
-    """Yield what workers could do if nothing held them up."""
+    """Predict the rate of workers if nothing held them up."""
     then = min(costs.bounds(costs.workers).values())
     spread = math.hypot(spread, 0.1)
     if limit == "order" and plan.ordered:
@@ -184,7 +184,7 @@ def _not_held(plan: PlanView, costs: Costs, limit: Kind, spread: float) -> Itera
 
 
 def _rate(costs: Costs, then: Costs) -> float:
-    """The rate after a change: what the model says of it, times what it is off now."""
+    """Return the rate after a change: the model's rate, scaled by its present error."""
     off = costs.rate / max(costs.rate_with(costs.workers), 1e-9)
     return then.rate_with(costs.workers) * min(1.0, off)
 
@@ -196,7 +196,7 @@ def _told(stats: Stats) -> dict[str, NodeStats]:
 def _filtered_first(
     stats: Stats, plan: PlanView, costs: Costs, spread: float
 ) -> Iterator[Prediction]:
-    """A filter before what it spares."""
+    """Predict a filter before expensive operators."""
     told, chain = _told(stats), plan.chain()
     for at, keep in enumerate(chain):
         seen = told.get(keep.name)
@@ -225,7 +225,7 @@ def _filtered_first(
 
 
 def _many_at_once(stats: Stats, plan: PlanView, costs: Costs) -> Iterator[Prediction]:
-    """A function of whole batches in place of one that is called for each element."""
+    """Predict a function of whole batches in place of one that is called for each element."""
     told = _told(stats)
     for each, batch in pairwise(plan.chain()):
         seen = told.get(each.name)
@@ -246,7 +246,7 @@ def _many_at_once(stats: Stats, plan: PlanView, costs: Costs) -> Iterator[Predic
 
 
 def _restored_sooner(plan: PlanView, costs: Costs) -> Iterator[Prediction]:
-    """A window of computed elements, which a restored iterator computes again, before what computes them."""
+    """Predict a window of refs in place of computed elements, which a restored iterator computes again."""
     chain = plan.chain()
     for at, node in enumerate(chain):
         if not node.window or any(after.keeps for after in chain[at + 1 :]):
@@ -282,7 +282,7 @@ def _names(nodes: Iterable[PlanNode]) -> str:
 
 
 def _kept(plan: PlanView, costs: Costs, budget: int, spread: float) -> Iterator[Prediction]:
-    """The best place for a cache or a snapshot."""
+    """Predict a cache or a snapshot at the best place."""
     if any(node.keeps for node in plan.nodes):
         return
     best: tuple[float, PlanNode] | None = None
@@ -334,7 +334,7 @@ def _kept(plan: PlanView, costs: Costs, budget: int, spread: float) -> Iterator[
 
 
 def _spares(plan: PlanView, costs: Costs, node: PlanNode) -> tuple[PlanNode, ...]:
-    """The operators that later epochs would do without, the costliest first; none where that is no gain."""
+    """Return the operators that later epochs would skip, the costliest first; none if nothing is gained."""
     if node.shuffles or not node.inputs:
         return ()
     below = [under for under in plan.below(node.name) if not under.shuffles]  # those stay
@@ -346,7 +346,7 @@ def _spares(plan: PlanView, costs: Costs, node: PlanNode) -> tuple[PlanNode, ...
 
 
 def _read_from(plan: PlanView, costs: Costs, node: PlanNode) -> float:
-    """Elements a second if those of an operator stood in files."""
+    """Return the rate of reading an operator's elements from files."""
     names = {under.name for under in plan.below(node.name)}
     computed = sum(costs.nodes.values())
     seconds = sum(costs.nodes.get(name, 0.0) for name in names)
@@ -369,7 +369,7 @@ def _read_from(plan: PlanView, costs: Costs, node: PlanNode) -> float:
 
 
 def may_be_kept(plan: PlanView, node: PlanNode) -> bool:
-    """Return True if an operator gives the same in each epoch, but for an order that can be made later."""
+    """Return True if an operator gives the same in each epoch, except for an order that can be made later."""
     below = list(plan.below(node.name))
     if not node.inputs or node.inner or any(under.draws or under.op == "repeat" for under in below):
         return False

@@ -1,4 +1,4 @@
-"""The HTTP server of `MetricsServer`; it answers each request in a thread, and closing ends these too."""
+"""The HTTP server of `MetricsServer`, which answers each request in a thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ANSWERING_S = 1.0
 
 
 class Answering(ThreadingMixIn, WSGIServer):
-    """Answers each request in a thread of its own, which does not keep the process from ending."""
+    """Answers each request in a daemon thread."""
 
     def __init__(self, *given: Any) -> None:
         self._serving: threading.Thread | None = None
@@ -23,7 +23,7 @@ class Answering(ThreadingMixIn, WSGIServer):
         super().__init__(*given)
 
     def start(self) -> None:
-        """Answer from now on."""
+        """Start answering."""
         self._serving = threading.Thread(
             target=self.serve_forever, name="tundish-metrics", daemon=True
         )
@@ -42,7 +42,7 @@ class Answering(ThreadingMixIn, WSGIServer):
         self._answers[thread] = request
 
     def end(self) -> None:
-        """Stop listening; what is being answered is answered, who has not asked is not waited for."""
+        """Stop listening; finish the requests in progress."""
         if self._serving is not None:
             self.shutdown()
             self._serving.join()
@@ -54,23 +54,23 @@ class Answering(ThreadingMixIn, WSGIServer):
 
 
 class _Quiet(WSGIRequestHandler):
-    """Requests are nobody's news."""
+    """A request handler that logs nothing."""
 
     def log_message(self, *_: Any) -> None:
         pass
 
 
 def listening(port: int, host: str, registry: Any) -> Answering:
-    """Listen at an address, and answer with what a registry tells.
+    """Listen at an address, and serve a registry.
 
     Parameters
     ----------
     port : int
-        0: one that is free.
+        The port; 0 for a free one.
     host : str
         A name or an address, of IPv4 or IPv6.
     registry : prometheus_client.registry.Collector
-        What is served.
+        The registry to serve.
 
     Raises
     ------

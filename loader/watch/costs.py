@@ -1,12 +1,12 @@
-"""Costs of one delivered element, and how many a second they allow: the model behind a verdict.
+"""The cost of one delivered element, and the rates that it allows: the model for verdicts.
 
-A consumer, so many workers and so many cores share the work. No more elements come out than the
-consumer can take, than the workers can make, and than the cores have seconds for:
+A consumer, a number of workers and a number of cores share the work. The rate is limited by what the
+consumer can take, what the workers can compute, and what the cores have seconds for:
 
     rate = min(1 / consumer's seconds, workers / seconds in workers, cores / CPU seconds)
 
-each of an element. What was measured divided by what this says is the pipeline's *yield*: below 1
-where something else holds the workers up (order, memory, a reader that is alone).
+each for one element. The measured rate divided by this bound is the pipeline's *yield*: below 1
+if something else holds the workers up (order, memory, a single reader).
 """
 
 from __future__ import annotations
@@ -42,38 +42,38 @@ class Costs:
     Attributes
     ----------
     rate : float
-        Elements a second, measured; the start is left out.
+        Measured elements a second, without the start.
     waited_s, own_s, outside_s : float
         The consumer's time: waiting, the library's own work, and the caller's.
     feeding_s : float
-        What functions take that run in the consumer though there are workers: a generator.
+        Seconds of functions that run in the consumer although there are workers: a generator.
     busy_s, cpu_s, alone_s : float
-        How long whoever computes has worked; how much of that a core did; and how long it would have
+        Seconds of work of whoever computes; how much of it was on a core; and how long it would have
         been without waiting for a core.
     here_s : float
-        What computing would take in the consumer's process.
+        Seconds of computing it in the consumer's process.
     outside_cpu_s : float
-        CPU seconds of the caller: as measured, else all of `outside_s`.
+        CPU seconds of the caller: measured, or else all of `outside_s`.
     outside_known : bool
-        Whether they were measured.
+        True if they were measured.
     nodes : mapping of str to float
         `busy_s` by operator.
     nbytes : float
-        Bytes of an element.
+        The size of an element in bytes.
     workers, cores : int
-        How many compute, and how many may be used.
+        The number of workers, and the number of cores that may be used.
     others : float
-        How many cores other programs would use.
+        The number of cores that other programs would use.
     share_made : float
-        What was made of what workers and cores could make: the yield.
+        The yield: the share of what workers and cores could compute.
     queueing : float
-        The share of the time that tasks take in which workers were ready to run and had no core; without
+        The share of tasks' time in which workers were ready to run and had no core; without
         workers, of the consumer's time.
     stays_s : float
-        Without workers: what of `busy_s` no worker could take over, a generator.
+        Without workers: the part of `busy_s` that no worker could take over, such as a generator.
     handed : float
-        Without workers: how often a row would be handed over by itself, to a worker or back. Batches are
-        handed over whole, and so are numbers; what comes from files that are read from front to back is not.
+        Without workers: how often a row would be sent separately, to a worker or back. Batches are
+        sent whole, and so are numbers; records of files that are read sequentially are not.
     """
 
     rate: float
@@ -99,26 +99,26 @@ class Costs:
 
     @property
     def consumer_s(self) -> float:
-        """The consumer's seconds besides waiting."""
+        """The consumer's seconds except waiting."""
         return self.own_s + self.feeding_s + self.outside_s
 
     @property
     def consumer_cpu_s(self) -> float:
-        """CPU seconds of the consumer's process besides the functions it computes."""
+        """CPU seconds of the consumer's process except its functions."""
         return self.own_s + self.feeding_s + self.outside_cpu_s
 
     @property
     def cores_used(self) -> float:
-        """The number of cores that are at work for the pipeline and its caller."""
+        """The number of cores in use by the pipeline and its caller."""
         return min(float(self.cores), self.rate * (self.cpu_s + self.consumer_cpu_s))
 
     @property
     def busy(self) -> float:
-        """The share of the workers' time that they are busy."""
+        """The share of time that workers are busy."""
         return min(1.0, self.rate * self.busy_s / max(1, self.workers))
 
     def bounds(self, workers: int) -> dict[str, float]:
-        """Return the most elements a second that each would allow, with so many workers (at least one)."""
+        """Return the highest rate that each bound allows with a number of workers (at least one)."""
         own, feeding_s, taken = self.own_s or _MESSAGE_S, self.feeding_s, 1.0
         task_s, packing_s = self._task_s(workers), 0.0
         if not self.workers:  # elements would have to be handed over
@@ -134,7 +134,7 @@ class Costs:
         }
 
     def rate_with(self, workers: int) -> float:
-        """Return elements a second with another number of workers; 0: in the consumer's process."""
+        """Return the rate with another number of workers; 0: in the consumer's process."""
         if not workers:
             slower = self._task_s(1) / self.alone_s if self.alone_s else 1.0
             return 1 / max(self.outside_s + self.feeding_s + self.here_s * slower, 1e-9)
@@ -143,12 +143,12 @@ class Costs:
         return min(bounds["consumer"], made * self.share_made)
 
     def stops(self, workers: int) -> str:
-        """Say which bound is the lowest, with so many workers."""
+        """Return the lowest bound with a number of workers."""
         bounds = self.bounds(workers)
         return min(bounds, key=lambda name: bounds[name])
 
     def _task_s(self, workers: int) -> float:
-        """Seconds in workers, with what they would wait for cores."""
+        """Return seconds in workers, including waits for cores."""
         wanted = workers * self.cpu_s / max(self.alone_s, 1e-12) + self.others
         if self.workers:  # else it is the consumer that computes
             wanted += self.rate * self.consumer_cpu_s
@@ -156,14 +156,14 @@ class Costs:
         return self.alone_s - self.cpu_s + self.cpu_s / had
 
     def cheaper(self, seconds: float, nodes: frozenset[str] | set[str] = frozenset()) -> Costs:
-        """The same with so many seconds less (of `busy_s`) an element.
+        """Return the costs with fewer seconds of `busy_s` for each element.
 
         Parameters
         ----------
         seconds : float
-            How many.
+            The seconds to subtract.
         nodes : set of str
-            Operators that are not there any more.
+            Operators that are removed.
         """
         left = 1 - min(1.0, seconds / self.busy_s) if self.busy_s else 1.0
         return replace(
@@ -177,14 +177,14 @@ class Costs:
 
 
 def costs_of(stats: Stats, plan: PlanView) -> Costs:
-    """Return what an element costs, as measured.
+    """Return the cost of an element, as measured.
 
     Parameters
     ----------
     stats : Stats
-        What was measured.
+        The measurements.
     plan : PlanView
-        Of what: how many elements one of a batch is made of.
+        The plan that was measured, with the number of elements in a batch.
     """
     elements = max(1, stats.elements + stats.errors)
     start_s = apart_s(stats.waits, 1) if stats.workers else 0.0
@@ -234,7 +234,7 @@ def costs_of(stats: Stats, plan: PlanView) -> Costs:
 
 
 def _beside_others(costs: Costs, queued_s: float) -> Costs:
-    """Costs without workers, where the consumer waits so long for a core at each element."""
+    """Return costs without workers, if the consumer waits `queued_s` for a core at each element."""
     queueing = min(1.0, queued_s * costs.rate)
     used_s = costs.cpu_s + costs.consumer_cpu_s
     # It waits where it computes: each part by the CPU time that it takes.
@@ -254,10 +254,10 @@ def _beside_others(costs: Costs, queued_s: float) -> Costs:
 
 
 def _handed(stats: Stats, plan: PlanView) -> int:
-    """Return how often rows would be handed over by themselves.
+    """Return how often rows would be sent separately.
 
-    What is read from front to back comes to the consumer, which knows the order; what a generator gives is
-    there already. If a function looks at each, rows go out to workers once more, and come back.
+    Sequentially read records come to the consumer, which knows the order; a generator's elements are
+    there already. If a function is called for each, rows are sent to workers once more, and back.
     """
     told = {node.name: node for stage in stats.stages for node in stage.nodes}
     handed = rows = 0
@@ -299,15 +299,15 @@ def _with_workers(costs: Costs, stats: Stats, calls: float) -> Costs:
 
 
 def _share_of_cpu(stats: Stats, busy_s: float) -> float:
-    """Return how much of what the consumer computes is CPU time, if what it does besides is alike."""
+    """Return the share of CPU time in what the consumer computes, assuming it is the same in all it does."""
     beside = max(0.0, stats.cpu_s - stats.own_s)
     return min(1.0, beside / max(busy_s + stats.outside_s, 1e-12))
 
 
 def _made(stats: Stats, plan: PlanView) -> float:
-    """Return how many elements as `next` gives them have been made, as far as that is known.
+    """Return how many elements have been computed, as `next` delivers them, if known.
 
-    More have left the stages than have been delivered: what is ready and waits.
+    More have left the stages than have been delivered: those that are ready and wait.
     """
     delivered = float(max(1, stats.elements + stats.errors))
     done = [stage for stage in stats.stages if left(stage)]
@@ -318,7 +318,7 @@ def _made(stats: Stats, plan: PlanView) -> float:
 
 
 def _an_element(stage: StageStats, made: float, workers: int) -> tuple[float, float]:
-    """Seconds that a stage takes for one delivered element, and the share of CPU time."""
+    """Return a stage's seconds for one delivered element, and the share of CPU time."""
     in_workers = stage.where == "workers"
     rows = stage.rows if in_workers else left(stage)
     if not rows:
@@ -329,7 +329,7 @@ def _an_element(stage: StageStats, made: float, workers: int) -> tuple[float, fl
 
 
 def _by_node(stage: StageStats, each_s: float) -> dict[str, float]:
-    """Return how much of that time each operator takes."""
+    """Divide a stage's time among its operators."""
     timed = sum(node.busy_s for node in stage.nodes)
     # What is put together of a sample cannot be more than what was measured of the whole.
     whole = max(timed, stage.busy_s)
@@ -337,19 +337,19 @@ def _by_node(stage: StageStats, each_s: float) -> dict[str, float]:
 
 
 def left(stage: StageStats) -> int:
-    """Return how many elements a stage is done with."""
+    """Return how many elements have left a stage in any way."""
     return stage.elements + stage.dropped + stage.errors
 
 
 def apart_s(times: Histogram, most: int) -> float:
-    """The seconds of at most so many durations that stand apart from all others: of a start.
+    """Return the sum of the few longest durations that are far from all others, as at a start.
 
     Parameters
     ----------
     times : Histogram
         Durations.
     most : int
-        How many may stand apart; more are no exception.
+        The largest number of such durations; more are not exceptional.
     """
     if times.count <= 2 * most:
         return 0.0

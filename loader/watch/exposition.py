@@ -1,7 +1,7 @@
-"""A `Summary` as Prometheus reads it: names, units and labels of what is measured.
+"""A `Summary` in Prometheus's format: names, units and labels.
 
-Seconds and bytes, as its rules have it; counters end in ``_total``; ``dataset`` is a prefix of
-`StatsOptions`. Buckets are octaves, the same ones in every scrape.
+Units are seconds and bytes; counters end in ``_total``; ``dataset`` is a prefix of
+`StatsOptions`. Histogram buckets are octaves, the same ones in every scrape.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Samples = Iterable[tuple[Labels, Any]]
 
 
 def registry_of(summary: Callable[[], Summary]) -> CollectorRegistry:
-    """Return a registry of prometheus_client that asks for a summary whenever it is read.
+    """Return a prometheus_client registry that computes a summary whenever it is read.
 
     Parameters
     ----------
     summary : callable
-        Gives one.
+        Returns the summary.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def registry_of(summary: Callable[[], Summary]) -> CollectorRegistry:
 
 
 def text_of(summary: Summary) -> str:
-    """Return what a scrape would read."""
+    """Return the text of a scrape."""
     text: str = _client().generate_latest(registry_of(lambda: summary)).decode()
     return text
 
@@ -61,17 +61,17 @@ def _client() -> Any:
 
 
 class _Collector:
-    """An object that prometheus_client asks for metrics."""
+    """A collector for prometheus_client."""
 
     def __init__(self, summary: Callable[[], Summary]) -> None:
         self._summary = summary
 
     def describe(self) -> list[Metric]:
-        """Describe nothing: no metric is known before it is asked for."""
+        """Return no descriptions: metrics are not known in advance."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of this moment."""
+        """Yield the present metrics."""
         summary = self._summary()
         datasets = list(summary.datasets.items())
 
@@ -219,7 +219,7 @@ def _filled(family: Any, samples: Samples) -> Metric:
 
 
 def _summed(samples: Samples) -> dict[Labels, Any]:
-    """Samples by their labels: two of the same, of stages with other operators, would be refused."""
+    """Add up samples with equal labels, which prometheus_client would refuse."""
     found: dict[Labels, Any] = {}
     for labels, value in samples:
         found[labels] = found[labels] + value if labels in found else value
@@ -238,7 +238,7 @@ def _histogram(
 
 
 def _cumulative(histogram: Histogram) -> list[tuple[str, float]]:
-    """Return how many took no longer than each bound."""
+    """Return the cumulative counts of a histogram."""
     buckets, seen, at = [], 0, 0
     ordered = sorted(histogram.counts.items())
     for bound in _BOUNDS:

@@ -1,7 +1,7 @@
 """Histograms of durations: counts in buckets of equal ratio.
 
-A bucket is a quarter of an octave, so a quantile is off by a tenth at most, and a histogram of any
-number of durations takes a few hundred bytes: small enough to travel with a worker's answers.
+A bucket is a quarter of an octave, so a quantile is accurate to a tenth, and a histogram of any
+number of durations takes a few hundred bytes: small enough to be sent with a worker's answers.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Histogram:
     Attributes
     ----------
     counts : mapping of int to int
-        How many fell into each bucket; buckets without any are left out.
+        The number of durations in each bucket; empty buckets are left out.
     count : int
-        How many there were.
+        The number of durations.
     total_s : float
         Their sum.
     least_s, most_s : float
-        The shortest and the longest; 0.0 where there was none.
+        The shortest and the longest; 0.0 for an empty histogram.
 
     Examples
     --------
@@ -55,11 +55,11 @@ class Histogram:
 
     @property
     def mean_s(self) -> float:
-        """The mean; 0.0 of none."""
+        """The mean; 0.0 for an empty histogram."""
         return self.total_s / self.count if self.count else 0.0
 
     def quantile_s(self, q: float) -> float:
-        """The duration that a share `q` of all does not exceed, to a tenth; 0.0 of none.
+        """Return the duration that a share `q` of all does not exceed, accurate to a tenth; 0.0 if empty.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class Histogram:
         return self.most_s
 
     def buckets(self) -> Iterator[tuple[float, int]]:
-        """The upper end of each bucket that has any, in seconds, and its count."""
+        """Yield the upper end of each non-empty bucket, in seconds, and its count."""
         for bucket in sorted(self.counts):
             yield upper_s(bucket), self.counts[bucket]
 
@@ -88,7 +88,7 @@ class Histogram:
         return both.frozen()
 
     def since(self, earlier: Histogram) -> Histogram:
-        """The durations that an earlier histogram of the same things has not; ends to a bucket."""
+        """Return the durations since an earlier histogram; shortest and longest are accurate to a bucket."""
         counts = {
             bucket: count - earlier.counts.get(bucket, 0)
             for bucket, count in self.counts.items()
@@ -113,13 +113,13 @@ class Histogram:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` gave."""
+        """Parse the result of `to_dict`."""
         counts = {int(bucket): count for bucket, count in told["counts"].items()}
         return cls(counts, told["count"], told["total_s"], told["least_s"], told["most_s"])
 
 
 class Durations:
-    """Durations as they come; `frozen` gives the histogram."""
+    """A histogram that is being filled; `frozen` returns its present state."""
 
     __slots__ = ("_counts", "count", "least_s", "most_s", "total_s")
 
@@ -130,14 +130,14 @@ class Durations:
         self.least_s = math.inf
 
     def add(self, seconds: float, times: int = 1) -> None:
-        """Count a duration.
+        """Add a duration.
 
         Parameters
         ----------
         seconds : float
             The duration; a clock that was set back gives 0.
         times : int
-            How often it is counted.
+            The number of times to count it.
         """
         seconds = max(0.0, seconds)
         part, octave = math.frexp(seconds / LEAST_S)
@@ -150,7 +150,7 @@ class Durations:
         self.most_s = max(self.most_s, seconds)
 
     def extend(self, seconds: Iterable[float]) -> None:
-        """Count several."""
+        """Add several durations."""
         array = np.fromiter(seconds, np.float64)
         if not array.size:
             return
@@ -166,7 +166,7 @@ class Durations:
         self.most_s = max(self.most_s, float(array.max()))
 
     def merge(self, other: Histogram) -> None:
-        """Count what another histogram has."""
+        """Add another histogram's durations."""
         for bucket, count in other.counts.items():
             self._counts[bucket] = self._counts.get(bucket, 0) + count
         if other.count:
@@ -176,16 +176,16 @@ class Durations:
             self.most_s = max(self.most_s, other.most_s)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all durations."""
         self._counts.clear()
         self.count, self.total_s, self.least_s, self.most_s = 0, 0.0, math.inf, 0.0
 
     def told(self) -> tuple[dict[int, int], int, float, float, float]:
-        """Return the fields of the histogram, as they travel between processes."""
+        """Return the histogram's fields, to be sent between processes."""
         return dict(self._counts), self.count, self.total_s, self.least_s, self.most_s
 
     def frozen(self) -> Histogram:
-        """Return what was counted so far."""
+        """Return a histogram of the durations so far."""
         least = self.least_s if self.count else 0.0
         return Histogram(dict(self._counts), self.count, self.total_s, least, self.most_s)
 

@@ -1,4 +1,4 @@
-"""The limit of a pipeline, which keeps it from being faster, and the numbers that say so."""
+"""The limit of a pipeline: what keeps it from being faster, and the numbers that show it."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ _MOSTLY = 0.8  # of the time that functions take: CPU, or waiting
 
 @dataclass(frozen=True)
 class Limit:
-    """The limit of a pipeline, which keeps it from being faster.
+    """What keeps a pipeline from being faster.
 
     Attributes
     ----------
     kind : str
         One of `Kind`.
     name : str
-        The operator that has most of it; "" where it is none.
+        The operator with the largest part in it; "" if it is not an operator.
     why : str
-        The same in words, with the numbers.
+        The same in words, with numbers.
     """
 
     kind: Kind
@@ -84,7 +84,7 @@ class Limit:
 
 
 def find_limit(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
-    """Find what limits a pipeline of which enough was measured."""
+    """Find the limit of a pipeline from sufficient measurements."""
     found, scattered = _find(stats, plan, costs), plan.scattered()
     if scattered is None or found.kind in ("consumer", "generator", "memory"):
         return found
@@ -99,16 +99,16 @@ def find_limit(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
 def scattered_text(
     reader: PlanNode, shuffle: PlanNode, costs: Costs | None = None, rows: int = 0
 ) -> str:
-    """Say that rows are decoded in groups and asked for in another order, and what to do about it.
+    """Describe rows that are decoded in groups but requested in another order, and what to do about it.
 
     Parameters
     ----------
     reader, shuffle : PlanNode
-        Who decodes, and who asks.
+        The operator that decodes, and the one that requests.
     costs : Costs, optional
-        What was measured.
+        The measured costs.
     rows : int
-        How many rows an element is made of; below 2: it is no batch.
+        The number of rows in an element; below 2: it is not a batch.
     """
     spent = "" if costs is None else f", {seconds_text(1 / costs.rate)} an element"
     found = (
@@ -285,7 +285,7 @@ def _idle_workers(stats: Stats, plan: PlanView, costs: Costs, busy: float) -> Li
 
 
 def _alone(pool: tuple[WorkerStats, ...]) -> tuple[float, float] | None:
-    """Return how busy the busiest worker is, and the others on the mean, where it is alone."""
+    """Return how busy the busiest worker is, and the others on average, if it is the only busy one."""
     shares = sorted((w.busy_s / w.alive_s for w in pool if w.alive_s), reverse=True)
     if len(shares) < 2:
         return None
@@ -294,7 +294,7 @@ def _alone(pool: tuple[WorkerStats, ...]) -> tuple[float, float] | None:
 
 
 def _slowest(stats: Stats, costs: Costs) -> StageStats | None:
-    """Return the stage some of whose tasks take far longer than most, if it has a good part of the work."""
+    """Return a stage with a large share of the work in which some tasks take far longer than most."""
     for stage in stats.stages:
         time = stage.time
         share = sum(costs.nodes.get(node.name, 0.0) for node in stage.nodes) / max(
@@ -311,7 +311,7 @@ def _slowest(stats: Stats, costs: Costs) -> StageStats | None:
 
 
 def _short_of_memory(stats: Stats) -> bool:
-    """Return True if shared memory is full, or so short that what is delivered has to be copied."""
+    """Return True if shared memory is full, or so short that delivered elements have to be copied."""
     full = stats.used_bytes / stats.budget_bytes if stats.budget_bytes else 0.0
     return full > _FULL or stats.copies > _COPIED * stats.elements > 0
 
@@ -321,7 +321,7 @@ def _source(plan: PlanView, reads: str) -> PlanNode | None:
 
 
 def _heaviest(costs: Costs, plan: PlanView) -> PlanNode | None:
-    """Return the operator that takes most of the time that is computed."""
+    """Return the operator that takes most of the computing time."""
     seconds = costs.nodes
     if not seconds or not any(seconds.values()):
         return None
@@ -329,7 +329,7 @@ def _heaviest(costs: Costs, plan: PlanView) -> PlanNode | None:
 
 
 def _most_of(stats: Stats, costs: Costs, node: PlanNode | None) -> str:
-    """Say which function has most of the time, and whether it is CPU."""
+    """Describe which function takes most of the time, and whether it is CPU time."""
     if node is None:
         if costs.busy_s < 1e-9:
             return "No operator was seen to take any time"
@@ -346,7 +346,7 @@ def _most_of(stats: Stats, costs: Costs, node: PlanNode | None) -> str:
 
 
 def _how(costs: Costs) -> str:
-    """Say whether what is computed is CPU time, or waiting."""
+    """Describe whether computing is CPU time or waiting."""
     cpu = min(1.0, costs.cpu_s / costs.busy_s) if costs.busy_s else 0.0
     if cpu >= _MOSTLY:
         return "nearly all of it is CPU time"

@@ -1,7 +1,6 @@
-"""A verdict as an SVG: where the time goes, who is busy, and what changes would give.
+"""A verdict as an SVG: operators' time, utilisation, and predicted changes.
 
-Three groups of bars under each other. What is the limit is red; a reader who sees nothing else sees
-that.
+It has three groups of bars. The limit is red, so that it is seen first.
 """
 
 from __future__ import annotations
@@ -71,14 +70,14 @@ class Bar:
     Attributes
     ----------
     name, text : str
-        Before it and behind it.
+        The text before the bar and after it.
     parts : tuple of (str, float)
-        Of what it consists: a kind (``work``, ``wait``, ``own``, ``yours``, ``gain``), and how much of
-        the whole width. Without any there is no bar at all.
+        The parts of the bar: a kind (``work``, ``wait``, ``own``, ``yours``, ``gain``), and its share of
+        the whole width. Without parts there is no bar.
     limit : bool
-        Whether this is what keeps the pipeline from being faster.
+        True if this is the pipeline's limit.
     tick : float
-        Where a mark stands, as a share of the width; 0: none.
+        The position of a tick mark, as a share of the width; 0: none.
     """
 
     name: str
@@ -90,7 +89,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Group:
-    """Bars under a heading; those of a pipeline hang on a rail."""
+    """Bars with a heading; bars of a pipeline are connected by a line."""
 
     heading: str
     bars: tuple[Bar, ...]
@@ -103,11 +102,11 @@ def draw(title: str, lines: Sequence[str], groups: Sequence[Group]) -> str:
     Parameters
     ----------
     title : str
-        What it says in one line.
+        The title, in one line.
     lines : sequence of str
-        What is written under it.
+        The text below the title.
     groups : sequence of Group
-        From the top down.
+        The groups of bars, from top to bottom.
 
     Returns
     -------
@@ -150,7 +149,7 @@ def draw(title: str, lines: Sequence[str], groups: Sequence[Group]) -> str:
 
 
 def document(title: str, width: float, height: float, style: str, shapes: Sequence[str]) -> str:
-    """An SVG document of shapes, from the lowest layer up; words have a style already."""
+    """Return an SVG document of shapes, from the lowest layer up."""
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     return "\n".join(
         [
@@ -165,7 +164,7 @@ def document(title: str, width: float, height: float, style: str, shapes: Sequen
 
 
 def _drawn(bar: Bar, left: float, at: float, y: float) -> list[str]:
-    """Draw the name, the bar and what is written after it."""
+    """Draw a bar with its name and the text after it."""
     top = y - _HEIGHT + 3
     shapes = [label(left, y, _cut(bar.name), "hot" if bar.limit else "")]
     if bar.parts:
@@ -189,7 +188,7 @@ def _drawn(bar: Bar, left: float, at: float, y: float) -> list[str]:
 
 
 def _cut(name: str) -> str:
-    """A long name without its middle: what it is and which stand at its ends."""
+    """Shorten a long name in the middle, since its ends matter most."""
     if len(name) <= _WIDEST:
         return name
     half = (_WIDEST - 1) // 2
@@ -205,7 +204,7 @@ def _rect(kind: str, x: float, y: float, width: float) -> str:
 
 
 def label(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:
-    """A line of text."""
+    """Return a line of text as SVG."""
     style = f' class="{kind}"' if kind else ""
     place = f' text-anchor="{anchor}"' if anchor != "start" else ""
     return f'<text{style} x="{x:.1f}" y="{y:.1f}"{place} xml:space="preserve">{escape(text)}</text>'
@@ -221,7 +220,7 @@ def groups(
     limit: Limit,
     found: Sequence[Prediction],
 ) -> tuple[Group, ...]:
-    """The three groups of bars: operators, who is busy, and what changes would give."""
+    """Make the three groups of bars: operators, utilisation, and predicted changes."""
     measured = limit.kind != "unknown"
     return (
         _operators(plan, costs, limit),
@@ -231,7 +230,7 @@ def groups(
 
 
 def _operators(plan: PlanView, costs: Costs, limit: Limit) -> Group:
-    """Each operator, and how much of the time of those who compute it takes."""
+    """Make a bar for each operator, with its share of computing time."""
     seconds = costs.nodes
     times = max(1, costs.workers)
     nodes = list(plan.nodes) or [PlanNode(name, name.partition("#")[0]) for name in seconds]
@@ -252,7 +251,7 @@ def _operators(plan: PlanView, costs: Costs, limit: Limit) -> Group:
 
 
 def _busy(stats: Stats, costs: Costs, limit: Limit) -> Iterator[Bar]:
-    """Workers, cores, memory and the consumer."""
+    """Yield bars for workers, cores, memory and the consumer."""
     if costs.workers:
         share = costs.busy
         could = costs.bounds(costs.workers)["workers"]
@@ -294,7 +293,7 @@ def _consumer(costs: Costs, limit: Limit) -> Bar:
 
 
 def _changes(costs: Costs, found: Sequence[Prediction]) -> Iterator[Bar]:
-    """Yield what each change would give; the mark is what there is now."""
+    """Yield a bar for each predicted change; the tick is the present rate."""
     rates = [each for each in found if each.unit.endswith("/s")]
     most = max([costs.rate, *(each.then for each in rates)])
     for each in found:

@@ -1,7 +1,7 @@
-"""Predictions of what a change of a plan would give: the change as data, the number, and what it rests on.
+"""Predictions of what a change of a plan would gain: the change as data, the numbers, and the assumptions.
 
-What changes only how a plan is run (the number of workers, the memory budget) is none of these: it shows nowhere by
-the first law. No change may add, lose or alter an element, nor make epochs alike that differed.
+Changes of only how a plan is run (the number of workers, the memory budget) have no data, since they do not affect
+results. No change may add, lose or alter an element, nor make epochs equal that differed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Move:
-    """An operator comes before another, upstream.
+    """Moves an operator upstream, before another.
 
     Attributes
     ----------
     name, before : str
-        The operator, and the first of those that it passes.
+        The operator, and the first of those that it moves past.
     reorders : bool
-        Whether the same elements come in another order: a shuffle that passes a filter is over other positions.
+        True if the same elements come in another order: a shuffle moved past a filter permutes other positions.
     assumes : str
-        What has to be true of the functions, in words; "" where nothing has.
+        What is assumed about the functions, in words; "" for nothing.
     """
 
     name: str
@@ -38,20 +38,20 @@ class Move:
 
 @dataclass(frozen=True)
 class KeepAfter:
-    """A cache or a snapshot comes after an operator.
+    """Inserts a cache or a snapshot after an operator.
 
     Attributes
     ----------
     after : str
         The operator.
     shuffle : str
-        A shuffle that moves to right after what is kept, so that each epoch is shuffled anew; "" where there is none.
+        A shuffle that moves to just after the cache, so that each epoch is shuffled anew; "" if there is none.
     reorders : bool
-        Whether the same elements come in another order.
+        True if the same elements come in another order.
     assumes : str
-        What has to be true of the functions, in words; "" where nothing has.
+        What is assumed about the functions, in words; "" for nothing.
     complete : bool
-        Whether it has to be a snapshot that is complete: something permutes what is kept.
+        True if it has to be a complete snapshot, because a permutation follows it.
     """
 
     after: str
@@ -63,18 +63,18 @@ class KeepAfter:
 
 @dataclass(frozen=True)
 class BatchedCall:
-    """A function is called for many rows at once.
+    """Calls a function for many rows at once.
 
     Attributes
     ----------
     name : str
         The map.
     rows : int
-        How many.
+        The number of rows.
     reorders : bool
-        False: the order stays.
+        False: the order does not change.
     assumes : str
-        What has to be true of the function, in words.
+        What is assumed about the function, in words.
     """
 
     name: str
@@ -99,22 +99,22 @@ _UPPER = 0.92  # of a bucket's upper end: about its middle
 
 @dataclass(frozen=True)
 class Prediction:
-    """The prediction of what a change would give.
+    """What a change is predicted to gain.
 
     Attributes
     ----------
     what : str
         The change.
     now, then : float
-        As it is, and as it would be.
+        The rate before and after the change.
     basis : str
-        What the prediction rests on, and what it takes for granted.
+        What the prediction is based on, and what it assumes.
     spread : float
-        How far `then` may be off, as a share of it.
+        The uncertainty of `then`, as a share of it.
     unit : str
-        Of `now` and `then`.
+        The unit of `now` and `then`.
     hint : Move, KeepAfter, BatchedCall or None
-        The change as data, where it is one of the plan; None: it changes only how the plan is run.
+        The change as data, if it is a change of the plan; None if it only affects how the plan is run.
     """
 
     what: str
@@ -132,7 +132,7 @@ class Prediction:
 
     @property
     def change(self) -> str:
-        """The change, and what it would give, in one line."""
+        """The change and its effect, in one line."""
         off = f"(±{share_text(min(max(self.spread, 0.01), 1.0))})"
         if self.unit == TO_RESTORE:
             return f"{self.what}: a restart takes {seconds_text(self.now - self.then)} less {off}"
@@ -143,14 +143,14 @@ class Prediction:
 
 
 def noise_of(stats: Stats, model: float = MODEL_SPREAD) -> float:
-    """Return how far a mean of so few tasks may be off, and the model with it; as a share.
+    """Return the relative uncertainty of a mean over few tasks, and of the model.
 
     Parameters
     ----------
     stats : Stats
-        What was measured.
+        The measurements.
     model : float
-        How far the model may be off.
+        The relative uncertainty of the model.
     """
     square = 0.0
     busy_s = sum(stage.busy_s for stage in stats.stages) or 1.0

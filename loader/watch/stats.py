@@ -1,4 +1,4 @@
-"""Counts and measurements of an iterator so far: `Stats`, and its parts."""
+"""`Stats`, the counts and measurements of an iterator, and its parts."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from tundish.loader.watch.histogram import Histogram
 
 @dataclass(frozen=True)
 class SnapshotStats:
-    """The work of an iterator on one snapshot.
+    """An iterator's work on one snapshot.
 
     Attributes
     ----------
     path, key, run : str
-        Which; the run is that which is written, or "".
+        The snapshot, and the run that is being written, or "".
     doing : str
         "read": it is complete; "write"; "pass": another process writes it, or nothing may be written.
     elements : int
-        Elements that are known to this iterator: all of a complete one, those that have passed
-        of one that is written.
+        Elements known to this iterator: all of a complete snapshot, or those that have passed
+        one that is being written.
     durable : int
-        How many of them stand in files, whatever happens now.
+        The number of them that are durable.
     nbytes : int
-        What this iterator has written to files.
+        Bytes that this iterator has written.
     commits : int
-        How often what had passed was made durable.
+        The number of commits.
     """
 
     path: str
@@ -42,24 +42,24 @@ class SnapshotStats:
 
 @dataclass(frozen=True)
 class NodeStats:
-    """One operator, as it is evaluated within a stage.
+    """An operator as evaluated in a stage.
 
     Attributes
     ----------
     name : str
         Its name in the plan: ``map#2``.
     elements : int
-        How many it gave, those among them that were computed ahead; exact.
+        Elements it gave, including those computed ahead; exact.
     dropped, errors : int
-        How many it left out (a filter, ``on_error="skip"``), and how many failed in it; exact.
+        Elements it dropped (a filter, ``on_error="skip"``), and elements that failed in it; exact.
     time : Histogram
-        What it took for one element, without its inputs: of the elements that were timed, a sample.
+        Its time for one element, without its inputs, from a sample of timed elements.
     busy_s : float
-        About how long it has worked in all: the sample's mean times how many it was asked for.
+        Its approximate total time: the sample's mean times the number of calls.
     calls : bool
-        Whether it calls a function of the user's.
+        True if it calls a user's function.
     draws : bool
-        Whether what it gives depends on randomness (a seed of its own): then it differs by epoch.
+        True if its elements depend on randomness (a seed of its own), so that epochs differ.
     """
 
     name: str
@@ -74,7 +74,7 @@ class NodeStats:
 
 @dataclass(frozen=True)
 class StageStats:
-    """Operators that run fused, in one place.
+    """Operators that are computed together in one place.
 
     Attributes
     ----------
@@ -83,25 +83,25 @@ class StageStats:
     nodes : tuple of NodeStats
         Its operators, the one next to the source first.
     where : {"workers", "consumer"}
-        Who computes it.
+        Where it is computed.
     elements, dropped, errors : int
-        How many elements left it, were left out in it, and left it as errors. They are exact; when
-        the end was reached they are the same with any number of workers, while before it those that
-        stages above have taken ahead count, too.
+        Elements that left it, were dropped in it, and left it as errors. They are exact; at
+        the end they do not depend on the number of workers, while before it they include elements that
+        downstream stages have taken ahead.
     tasks : int
-        How many tasks workers have done for it; what died with a worker counts again.
+        Tasks that workers have done for it, including those lost with a worker.
     rows : int
-        How many elements workers have computed in them: more than have left it, by those computed ahead.
+        Elements that workers have computed in tasks: more than have left it, by those computed ahead.
     busy_s, cpu_s : float
-        How long it was worked at in all, and how much of it a core was busy: the rest is waiting
+        Total seconds of work, and the part in which a core was busy: the rest is waiting
         (a disk, a network, sleep). Exact with workers; in the consumer's process from a sample.
     nbytes : int
         Bytes of shared memory that workers have written for it.
     time : Histogram
-        How long tasks took; in the consumer's process: elements that were timed.
+        The durations of tasks; in the consumer's process, of timed elements.
     in_flight, ready, window : int
-        Blocks that are being computed, those that are made and wait for the consumer, and how many
-        of both there may be.
+        Blocks that are being computed, blocks that are ready, and the limit on the sum
+        of both.
     """
 
     name: str
@@ -128,16 +128,15 @@ class WorkerStats:
     Attributes
     ----------
     name : int
-        Its number; one that takes a dead one's place has a new one.
+        Its number; the replacement of a dead worker has a new one.
     pid : int or None
-        Its process; None for a thread, and as long as it has not answered.
+        Its process id; None for a thread, and before its first answer.
     tasks, rows : int
-        What it has done.
+        Tasks and rows it has done.
     busy_s, cpu_s, alive_s : float
-        How long it worked, how long a core worked for it in that time, and how long it has been there.
+        Seconds it worked, seconds a core worked for it in that time, and seconds since it started.
     queued_s : float
-        How long it was ready to run and had no core, since others had them; its start is left out,
-        and it is 0.0 where nobody knows.
+        Seconds it was ready to run without a core, after its start; 0.0 if unknown.
     """
 
     name: int
@@ -154,59 +153,59 @@ class WorkerStats:
 class Stats:
     """The counts and measurements of one iterator so far.
 
-    Counts are exact. Times are of ``perf_counter``; where a sample is measured, it says so.
+    Counts are exact. Times are by ``perf_counter``; the attributes say where they come from a sample.
 
     Attributes
     ----------
     workers : int
-        How many compute for it; 0: this process.
+        The number of workers; 0: this process computes.
     elements : int
         Elements delivered.
     errors : int
         Elements whose error was raised.
     restarts : int
-        Workers that died and were replaced.
+        The number of workers that died and were replaced.
     tasks : int
         Tasks that workers have done.
     copies : int
-        Batches delivered as private copies, for want of room to lease them.
+        Batches delivered as private copies for lack of memory to lease.
     leased : int
         Slots that somebody holds a view of.
     used_bytes, budget_bytes : int
         Shared memory of this process: in use, and allowed.
     sources : mapping of str to int
-        How many elements named mixtures (`sample_from_datasets` of a dict) have given of each
-        source, up to the last delivered element. It goes on where a restored state left off, and
-        begins anew with each pass of a `repeat` around a mixture.
+        Elements that named mixtures (`sample_from_datasets` of a dict) have given of each
+        source, up to the last delivered element. A restored iterator continues the counts; each pass of a
+        `repeat` around a mixture restarts them.
     skipped : mapping of str to int
-        How many elements each operator with ``on_error="skip"`` has left out, and `ignore_errors`, by its
-        name in the plan: ``{"map#2": 3}``. It goes on where a restored state left off.
+        Elements dropped by each operator with ``on_error="skip"``, and by `ignore_errors`, by its
+        name in the plan: ``{"map#2": 3}``. A restored iterator continues the counts.
     snapshots : tuple of SnapshotStats
-        What is done with each snapshot that is run, the one next to the source first.
+        The snapshots that are run, the one next to the source first.
     nbytes : int
-        Bytes of the delivered elements; in the consumer's process about, from a sample.
+        The size of the delivered elements; in the consumer's process approximate, from a sample.
     wall_s : float
-        Since the iterator was made, or went to a state; up to its end.
+        Seconds since the iterator was made, or loaded a state, up to its end.
     waited_s : float
-        How long ``next`` has waited for workers; with none, how long it has computed (a sample's
-        share of the whole).
+        Seconds that ``next`` has waited for workers; without workers, that it has computed
+        (extrapolated from a sample).
     own_s : float
-        How long ``next`` was at work itself: order, messages, views.
+        Seconds of ``next``'s own work: order, messages, views.
     outside_s : float
-        The rest of the time: what the caller does between two elements.
+        The rest: seconds of the caller between two elements.
     waits : Histogram
-        How long each wait for workers took, of the calls that had to wait.
+        The durations of waits for workers, of calls that had to wait.
     cpu_s : float
-        How long cores were busy for the consumer's process in `wall_s`, whatever it did.
+        Seconds that cores were busy for the consumer's process in `wall_s`.
     queued_s : float
-        Without workers: how long the consumer's thread was ready to run and had no core in that time,
-        since other programs had them; 0.0 where nobody knows.
+        Without workers: seconds that the consumer's thread was ready to run without a core
+        in that time; 0.0 if unknown.
     cores : int
-        How many cores this process may use.
+        The number of cores that this process may use.
     watched : bool
-        Whether times are measured (`StatsOptions.enabled`).
+        True if times are measured (`StatsOptions.enabled`).
     stages : tuple of StageStats
-        What computes, the one next to the source first.
+        The stages, the one next to the source first.
     pool : tuple of WorkerStats
         The workers.
     edges : mapping of str to Histogram
@@ -251,7 +250,7 @@ class Stats:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` gave; names that are not known here are left out."""
+        """Parse the result of `to_dict`; unknown names are ignored."""
         known = {each.name for each in fields(cls)}
         given = {name: value for name, value in told.items() if name in known}
         return cls(
@@ -268,7 +267,7 @@ class Stats:
 
 
 def with_begun(stage: StageStats, elements: int, dropped: int, errors: int) -> StageStats:
-    """Return what is known of a stage, with what it has given of a block that is at hand."""
+    """Return a stage's statistics with those of its current block added."""
     return replace(
         stage,
         elements=stage.elements + elements,
@@ -299,7 +298,7 @@ def _stage(told: Mapping[str, Any]) -> StageStats:
 
 
 def count_skipped(state: Any) -> dict[str, int]:
-    """Count the elements that were left out, by operator, wherever a position says it."""
+    """Return the numbers of dropped elements by operator, from anywhere in a position."""
     found: dict[str, int] = {}
     parts = state.values() if isinstance(state, dict) else state if isinstance(state, list) else ()
     for below in parts:

@@ -1,4 +1,4 @@
-"""Measuring while nothing else happens."""
+"""Measuring in a steady state."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _REMEMBERED = 15  # samples, to know what is usual
 
 
 class Steady:
-    """Gathers samples until they say something.
+    """Gathers samples until they are conclusive.
 
     Attributes
     ----------
     count : int
-        Of how many samples the last measure is.
+        The number of samples in the last measure.
     """
 
     def __init__(self) -> None:
@@ -43,27 +43,27 @@ class Steady:
 
     @property
     def count(self) -> int:
-        """The number of samples of the last measure."""
+        """The number of samples in the last measure."""
         return len(self._samples)
 
     def begin(self) -> None:
-        """Forget all: there is another number of workers."""
+        """Start over with another number of workers."""
         self.forget()
         self._starting_s, self._settling_s, self._settling_count = 0.0, 0.0, 0
 
     def forget(self) -> None:
-        """Forget the samples."""
+        """Drop the samples."""
         self._samples: list[EventSample] = []
 
     def take(self, sample: EventSample, *, warming: bool) -> Measure | None:
-        """Take in a sample; return what they come to, if they are enough.
+        """Add a sample; return a measure if there are enough samples.
 
         Parameters
         ----------
         sample : EventSample
-            With the same number of workers as those before.
+            A sample with the same number of workers as the earlier ones.
         warming : bool
-            Whether work may still be getting faster: then it is waited until it does not.
+            True if work may still be getting faster; samples are then ignored until it does not.
         """
         if self._is_pause(sample) or not self._has_settled(sample):
             return None
@@ -86,7 +86,7 @@ class Steady:
         return seen
 
     def _has_settled(self, sample: EventSample) -> bool:
-        """Return True if all workers are there, and what was under way when they began is not."""
+        """Return True if all workers are up, and the work that was in flight when they started is done."""
         if sample.starting and self._starting_s < _STARTING_S:
             self._starting_s += sample.seconds
             return False
@@ -97,7 +97,7 @@ class Steady:
         return True
 
     def _is_pause(self, sample: EventSample) -> bool:
-        """Return True if the consumer did something else meanwhile, or takes what was made then."""
+        """Return True if the consumer paused, or is catching up on what was made in a pause."""
         usual = median(self._outsides) if len(self._outsides) >= _SAMPLES else inf
         if sample.delivered:
             self._outsides.append(sample.outside_s / sample.delivered)

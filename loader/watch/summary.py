@@ -1,4 +1,4 @@
-"""Sums of what several iterators have measured: `Summary`, and `StatsAggregator`, where they come together."""
+"""`Summary` and `StatsAggregator`: sums of the measurements of several iterators."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Summary:
-    """The sums of what the iterators have done and measured that report to one `StatsAggregator`.
+    """The sums of what iterators that report to one `StatsAggregator` have done and measured.
 
     ``str`` is a table.
 
     Attributes
     ----------
     iterators : int
-        How many have told something.
+        The number of iterators that have reported.
     open : int
-        How many of them are not closed.
+        The number of these that are not closed.
     datasets : mapping of str to Stats
-        What was added up, by `StatsOptions.prefix`: iterators of one dataset and of datasets with
-        the same prefix are one entry; "" is that of those without.
+        The sums by `StatsOptions.prefix`: iterators of one dataset, and of datasets with
+        the same prefix, are one entry; "" is that of datasets without a prefix.
     counters : mapping of str to int
         What `Dataset.bytes_produced_stats` has counted, as ``prefix::tag``.
 
@@ -49,17 +49,17 @@ class Summary:
 
     @property
     def total(self) -> Stats:
-        """The sum of what all iterators have done, whatever their prefixes."""
+        """The sum over all iterators, whatever their prefixes."""
         return replace(added(self.datasets.values()), edges=self.edges, counters=self.counters)
 
     @property
     def elements(self) -> int:
-        """The number of elements that were delivered."""
+        """The number of delivered elements."""
         return sum(stats.elements for stats in self.datasets.values())
 
     @property
     def errors(self) -> int:
-        """The number of elements' errors that were raised."""
+        """The number of errors that were raised in elements' places."""
         return sum(stats.errors for stats in self.datasets.values())
 
     @property
@@ -76,7 +76,7 @@ class Summary:
 
 
 def named(prefix: str, tag: str) -> str:
-    """``prefix::tag``, as tf.data writes it."""
+    """Return ``prefix::tag``, as in tf.data."""
     return f"{prefix}::{tag}" if prefix else tag
 
 
@@ -167,8 +167,8 @@ Prefixes = tuple[str, str]
 class StatsAggregator:
     """Adds up what iterators measure: over epochs, datasets and threads.
 
-    Give it to datasets as ``Options.stats.aggregator``; every iterator made of them tells it how
-    it stands about twice a second while it is asked for elements, and when it ends or is closed.
+    Give it to datasets as ``Options.stats.aggregator``; every iterator of these reports to it
+    about twice a second while elements are requested, and when it ends or is closed.
 
     Notes
     -----
@@ -202,14 +202,14 @@ class StatsAggregator:
         return f"<StatsAggregator of {len(self._open) + len(self._done)} iterators>"
 
     def take(self, source: str, stats: Stats, prefix: str = "", counter_prefix: str = "") -> None:
-        """Take what an iterator has measured so far, in the place of what it told before.
+        """Replace an iterator's report.
 
         Parameters
         ----------
         source : str
-            The iterator's own name.
+            The iterator's unique name.
         stats : Stats
-            All since it was made.
+            Its statistics since it was made.
         prefix, counter_prefix : str
             Those of its `StatsOptions`: datasets with different ones are kept apart.
         """
@@ -218,12 +218,12 @@ class StatsAggregator:
                 self._open[source] = (prefix, counter_prefix or prefix), stats
 
     def done(self, source: str) -> None:
-        """Keep no more than the sums of an iterator that is closed; what it tells later is left out.
+        """Keep only the sums of an iterator that is closed; later reports of it are ignored.
 
         Parameters
         ----------
         source : str
-            Its name.
+            The iterator's name.
         """
         with self._lock:
             told = self._open.pop(source, None)
@@ -234,7 +234,7 @@ class StatsAggregator:
                 self._past[prefixes] = added([ended(stats), *([] if past is None else [past])])
 
     def summary(self) -> Summary:
-        """Return what was told so far, added up."""
+        """Return the sum of the reports so far."""
         with self._lock:
             told = [*self._past.items(), *self._open.values()]
             open_, done = len(self._open), len(self._done)
@@ -249,7 +249,7 @@ class StatsAggregator:
         return Summary(open_ + done, open_, sums, counters)
 
     def get_summary(self) -> Summary:
-        """Return the same as `summary`: tf.data's name."""
+        """Return `summary`, under tf.data's name."""
         return self.summary()
 
     def to_prometheus(self) -> str:

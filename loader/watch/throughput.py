@@ -1,6 +1,6 @@
-"""Throughput: the time of an element, the gain of another number of workers, and how far ahead they should be.
+"""A model of throughput: the time of an element, and the gain from other numbers of workers.
 
-A `EventSample` is what happened in a short time, a `Measure` what that comes to for an element, and `predicted` the
+An `EventSample` is what happened in a short time, a `Measure` the resulting time of an element, and `predicted` the
 model: an element comes no faster than the consumer takes it, the cores compute it, or the workers make it.
 """
 
@@ -27,29 +27,28 @@ _AHEAD = 1.15  # times what the consumer takes, since both are uneven
 
 @dataclass(frozen=True)
 class EventSample:
-    """The events of a short time.
+    """What happened in a short time.
 
     Attributes
     ----------
     seconds : float
-        How long it was.
+        Its length.
     delivered : int
-        How many elements the consumer got.
+        Elements delivered to the consumer.
     waited_s, own_s, outside_s : float
-        How ``next`` and the consumer spent it: waiting for workers, at work itself, outside of ``next``.
+        How the time was spent: waiting for workers, in ``next`` itself, outside of ``next``.
     busy_s, cpu_s : float
-        How long workers worked at the tasks that were answered in that time, and how much of it a
-        core worked for them.
+        Seconds of work in the tasks answered in that time, and the part of it on a core.
     workers : int
-        How many there were; 0: the consumer's own process, and nothing is known of what workers do.
+        The number of workers; 0: the consumer's own process, and nothing is known of workers.
     consumer_cpu_s : float
-        CPU time of the consumer's process, all threads of it but workers.
+        CPU seconds of the consumer's process, without worker threads.
     functions_s : float or None
-        About how much of `busy_s` the user's functions took; None: nobody knows.
+        Approximate part of `busy_s` in user functions; None if unknown.
     starting : int
-        How many of the workers have not begun: they start, and import what they need.
+        The number of workers that are still starting and importing.
     queued_s : float
-        How long workers were ready to run in that time and had no core; 0.0 where nobody knows.
+        Seconds that workers were ready to run without a core; 0.0 if unknown.
     """
 
     seconds: float
@@ -68,22 +67,22 @@ class EventSample:
 
 @dataclass(frozen=True)
 class Measure:
-    """The time that an element takes with so many workers: means in seconds, of several samples.
+    """The mean time of an element with a number of workers, in seconds, over several samples.
 
     Attributes
     ----------
     workers, delivered : int
-        With how many, and how many elements.
+        The number of workers, and of delivered elements.
     seconds : float
-        How long was measured.
+        The measured time.
     each_s : float
-        From one element to the next.
-    waited_s, outside_s, busy_s, cpu_s, queued_s, consumer_cpu_s, functions_s
-        Of it, as in `EventSample`.
+        The time from one element to the next.
+    waited_s, outside_s, busy_s, cpu_s, queued_s, consumer_cpu_s, functions_s : float
+        The parts of an element's time, as in `EventSample`.
     error : float
-        The standard error of `each_s`, relative to it.
+        The relative standard error of `each_s`.
     usual_s : float
-        The median of what the samples say of `each_s`: a pause of the consumer is not in it.
+        The median of the samples' `each_s`, which ignores pauses of the consumer.
     """
 
     workers: int
@@ -102,12 +101,12 @@ class Measure:
 
     @property
     def blocked_s(self) -> float:
-        """The time that workers wait for something that is no core: a disk, a network, sleep."""
+        """The time that workers wait for something other than a core: a disk, a network, sleep."""
         return max(0.0, self.busy_s - self.cpu_s - self.queued_s)
 
     @classmethod
     def of(cls, samples: Sequence[EventSample]) -> Measure | None:
-        """Make a measure of samples with one number of workers; None as long as there is no element."""
+        """Make a measure from samples with one number of workers; None if they contain no element."""
         count = sum(s.delivered for s in samples)
         if not count:
             return None
@@ -135,19 +134,19 @@ class Measure:
 
 
 def computed_per_s(workers: int, wait_s: float, cpu_s: float, cores: float) -> float:
-    """Return the elements a second of workers that wait, and compute on shared cores, in turns.
+    """Return the rate of workers that alternately wait and compute on shared cores.
 
-    The "machine repairman" of queueing theory: exact for times that are exponentially distributed;
-    evener ones give a little more.
+    This is the "machine repairman" of queueing theory: exact for exponentially distributed times;
+    less variable times give a little more.
 
     Parameters
     ----------
     workers : int
-        How many.
+        The number of workers.
     wait_s, cpu_s : float
-        How long an element waits (disk, network, sleep), and how long it keeps a core busy.
+        Seconds that an element waits (disk, network, sleep), and seconds that it keeps a core busy.
     cores : float
-        How many there are.
+        The number of cores.
 
     Examples
     --------
@@ -174,30 +173,30 @@ def computed_per_s(workers: int, wait_s: float, cpu_s: float, cores: float) -> f
 
 
 def computes(blocked_s: float, cpu_s: float) -> bool:
-    """Return True if a function keeps a core busy as long as it has one, but for a little.
+    """Return True if a function keeps its core busy nearly all of the time.
 
     Parameters
     ----------
     blocked_s, cpu_s : float
-        How long a call waits for something that is no core, and how long it keeps a core busy.
+        Seconds that a call waits for something other than a core, and seconds that it keeps a core busy.
     """
     return blocked_s < _LITTLE * (blocked_s + cpu_s)
 
 
 def warranted(blocked_s: float, cpu_s: float, cores: int, most: int) -> int:
-    """Give the most workers that functions are a reason for, whatever else the machine does.
+    """Return the largest number of workers that functions justify, regardless of the machine's other load.
 
-    Those that compute warrant as many as there are cores: more would only take cores from other programs, or
-    from one another. Those that wait as well warrant as many as keep the cores busy.
+    Functions that compute justify as many as there are cores: more would only take cores from other programs, or
+    from one another. Functions that also wait justify as many as keep the cores busy.
 
     Parameters
     ----------
     blocked_s, cpu_s : float
-        How long a call waits for something that is no core, and how long it keeps a core busy.
+        Seconds that a call waits for something other than a core, and seconds that it keeps a core busy.
     cores : int
-        How many this process may use.
+        The number of cores that this process may use.
     most : int
-        How many workers there may be.
+        The largest permitted number of workers.
 
     Examples
     --------
@@ -216,14 +215,14 @@ def warranted(blocked_s: float, cpu_s: float, cores: int, most: int) -> int:
 
 
 class WorkerForecast(NamedTuple):
-    """The number of workers it takes, and what they would give.
+    """A number of workers, and its predicted gain.
 
     Attributes
     ----------
     workers : int
-        How many.
+        The number of workers.
     gain : float
-        How many times the throughput that was measured.
+        The predicted throughput relative to the measured one.
     """
 
     workers: int
@@ -231,26 +230,26 @@ class WorkerForecast(NamedTuple):
 
 
 def predicted(seen: Measure, cores: int, most: int) -> WorkerForecast:
-    """Return what more workers would give.
+    """Predict the gain of more workers.
 
-    An element cannot come faster than the consumer takes it, nor than the cores compute it, workers' and
-    consumer's part together. Below that, workers give what `computed_per_s` says, times how far what
-    was measured is from what it says for the number there is (stragglers, starving, other programs).
-    More than `warranted` are never called for.
+    An element cannot come faster than the consumer takes it, nor than the cores compute the workers' and
+    the consumer's part together. Below that, workers reach the rate of `computed_per_s`, scaled by how far the
+    measured rate is from that model at the present number (stragglers, starvation, other programs).
+    More than `warranted` are never suggested.
 
     Parameters
     ----------
     seen : Measure
-        Of at least one worker.
+        A measure with at least one worker.
     cores : int
-        How many this process may use.
+        The number of cores that this process may use.
     most : int
-        How many workers there may be.
+        The largest permitted number of workers.
 
     Returns
     -------
     WorkerForecast
-        The fewest that come near the best; those there are, with gain 1, where the consumer hardly waits.
+        The smallest number close to the best; the present one, with gain 1, if the consumer hardly waits.
     """
     none = WorkerForecast(seen.workers, 1.0)
     taken_s = max(seen.each_s - seen.waited_s, 1e-9)
@@ -280,31 +279,30 @@ _TAIL = 4.0  # times the mean: what is slower than the others holds them up
 
 
 def window(workers: int, tasks: Histogram, per_block: float, now: int, *, least: int = 3) -> int:
-    """Return how many blocks may be under way or ready, so that slow tasks do not hold up the others.
+    """Return how many blocks may be in flight or ready, so that slow tasks do not hold up the others.
 
-    While one block waits for the slowest of its tasks, the workers make others:
+    While one block waits for its slowest task, the workers compute others:
     ``2 + workers * p99.9(time of a task) / work of a block`` keep them busy. Tasks are handed out before
-    it is known who will be free first: those behind a slow one wait with it. So there are twice as many,
-    and no fewer than two and a half tasks a worker. Whether there is memory for so many is for the
-    caller to know.
+    it is known who will be free first: those queued after a slow one wait for it. So the result is twice as many,
+    and no fewer than two and a half tasks a worker. The caller has to check that there is enough memory.
 
     Parameters
     ----------
     workers : int
-        How many.
+        The number of workers.
     tasks : Histogram
-        How long tasks took, each worker's first ones left out: they import.
+        The durations of tasks, without each worker's first ones, which import modules.
     per_block : float
-        How many tasks a block is cut into.
+        The number of tasks of a block.
     now : int
-        How many there may be now; 0: nothing was said yet.
+        The present limit; 0: none yet.
     least : int
-        No fewer than these.
+        The smallest permitted result.
 
     Returns
     -------
     int
-        `now`, unless it should be larger by a tenth, or smaller by a quarter at least.
+        `now`, unless the new limit is larger by a tenth, or smaller by a quarter.
     """
     per_block = max(1.0, per_block)
     ahead = 2.5 * workers / per_block

@@ -1,12 +1,12 @@
 """AUTOTUNE: the number of workers, from what was measured.
 
-`Tuner` is told what happened in each tenth of a second or so, and sometimes answers with another number of
+`Tuner` receives what happened in each tenth of a second or so, and sometimes answers with another number of
 workers. It has no clock and starts nothing.
 
-What is measured at one number tells what others would give (`throughput.predicted`), so the tuner goes there in
+Measurements at one number predict others (`throughput.predicted`), so the tuner goes there in
 one step, measures again, and goes back if nothing was gained. Every step is such a trial. A search is a bounded number of
-them, and the next search waits until another one was called for twice as long as the last time: so the number
-grows, or not at all, but never swings. ``docs/design/009-tuner.md`` has the bound, and what was measured.
+trials, and the next search starts only after a reason for it has lasted twice as long as the last time: so the number
+grows or stays, but never oscillates. ``docs/design/009-tuner.md`` has the bound, and measurements.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _NEARLY = 0.95  # times what more give, or are said to give: then none are as go
 
 
 def most_changes(most: int, seconds: float = 0.0) -> int:
-    """Return how often a tuner can change the number of workers at most, whatever it is told.
+    """Return the largest number of changes that a tuner can make, whatever it measures.
 
     Parameters
     ----------
     most : int
-        How many workers there may be.
+        The largest permitted number of workers.
     seconds : float
-        For how long the work has gone on changing; 0 of work that stays as it is.
+        Seconds during which the work keeps changing; 0 for unchanging work.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def most_changes(most: int, seconds: float = 0.0) -> int:
 
 
 def _trials(most: int) -> int:
-    """Return how many trials a search has."""
+    """Return the number of trials of a search."""
     return 2 + ceil(log2(max(2, most)))
 
 
@@ -74,20 +74,20 @@ class Tuner:
     Parameters
     ----------
     cores : int
-        How many cores this process may use.
+        The number of cores that this process may use.
     initial : int
-        How many workers there are at first; at least 1.
+        The number of workers at the beginning; at least 1.
     least, most : int
-        The bounds of what may be chosen; with `least` 0 it may be the consumer's own process.
+        The permitted range of workers; with `least` 0 it includes the consumer's own process.
 
     Attributes
     ----------
     workers : int
-        How many there should be.
+        The wanted number of workers.
     changes : int
-        How often that was changed.
+        The number of times it was changed.
     done : bool
-        Whether no search is going on: nothing will change unless the work does.
+        True if no search is running: nothing will change unless the work does.
     """
 
     def __init__(self, cores: int, initial: int, least: int, most: int) -> None:
@@ -101,17 +101,17 @@ class Tuner:
         self._begin_search()
 
     def observe(self, sample: EventSample) -> int | None:
-        """Take in what happened; return a new number of workers, or None.
+        """Process a sample; return a new number of workers, or None.
 
         Parameters
         ----------
         sample : EventSample
-            Since the last call, at one number of workers.
+            What happened since the last call, with one number of workers.
 
         Returns
         -------
         int or None
-            How many workers there should be from now on; 0: none, in the consumer's process.
+            The number of workers from now on; 0: compute in the consumer's process.
         """
         if sample.workers != self.workers:
             return None
@@ -123,7 +123,7 @@ class Tuner:
         return self._decide(seen) if self._trial is None else self._judge(seen)
 
     def bound(self, workers: int) -> None:
-        """Note that there can be no more workers than these, which there are now."""
+        """Limit the number of workers to the present one."""
         self.workers = self.most = workers
 
     # -- searching -----------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Tuner:
         return self._go(trial.workers)
 
     def _decide(self, seen: Measure) -> int | None:
-        """Decide where to go from here."""
+        """Decide on the next step."""
         self._tried[seen.workers] = seen
         more = self._more(seen)
         if self._in_process and self._may_do_without(seen):
@@ -185,7 +185,7 @@ class Tuner:
         return None
 
     def _more(self, seen: Measure, *, anew: bool = False) -> WorkerForecast | None:
-        """Predict the gain of more workers, of numbers that were not found useless; with `anew`, of all."""
+        """Predict the gain of more workers, except numbers that were found useless; with `anew`, of all."""
         left = anew or (self._left > 0 and self._rejected < _REJECTED)
         if not left or not seen.workers:
             return None
@@ -197,13 +197,13 @@ class Tuner:
         return found if found.gain >= GAIN and found.workers > seen.workers else None
 
     def _may_do_without(self, seen: Measure) -> bool:
-        """Return True if functions are so short that the consumer's process may do it faster."""
+        """Return True if functions are so short that the consumer's process may be faster."""
         if seen.functions_s is None:
             return False
         return _WITHOUT * (seen.outside_s + seen.functions_s) < seen.each_s
 
     def _fewer(self, seen: Measure) -> WorkerForecast | None:
-        """Fewer workers, where fewer do: as many as cores of those that compute, else as many as are busy at a time."""
+        """Predict fewer workers if they are enough: as many as cores if they compute, else as many as are busy."""
         if self._left <= 0 or not seen.workers:
             return None
         enough = max(self.cores, self.least)
@@ -220,7 +220,7 @@ class Tuner:
         return WorkerForecast(need, 1.0)
 
     def _judge(self, seen: Measure) -> int | None:
-        """Decide whether a trial was worth it."""
+        """Decide whether a trial was worthwhile."""
         trial, base = self._trial, self._base
         assert trial is not None
         assert base is not None
@@ -261,7 +261,7 @@ class Tuner:
         self._steady.forget()
 
     def _watch(self, seen: Measure) -> int | None:
-        """Search again when that was called for without a break, and for longer than the last time."""
+        """Start a search if there has been a reason for it continuously, for longer than the last time."""
         if seen.seconds < _USUAL_S:
             return None
         self._steady.forget()
@@ -280,7 +280,7 @@ class Tuner:
         return self._go(self.workers or self._initial)
 
     def _is_other_work(self, seen: Measure) -> bool:
-        """Return True if tasks, or the consumer, take other times than when the search ended."""
+        """Return True if the times of tasks, or of the consumer, have changed since the search ended."""
         was = self._reference
         if not seen.workers:
             # What is outside is known of the calls that were measured only: a pause may be missing in it.

@@ -1,7 +1,7 @@
-"""The verdict on what was measured of a pipeline: what it is waiting for.
+"""The verdict on a pipeline: what it is waiting for.
 
-Pure functions of `Stats` and a view of the plan. Whoever reads a verdict should not have to know
-how the loader works: what the limit is, the numbers that say so, and what would change it.
+It consists of pure functions of `Stats` and a view of the plan. A reader of a verdict need not know
+how the loader works: it says what the limit is, the numbers that show it, and what would change it.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ class Verdict:
     Attributes
     ----------
     limit : str
-        What kind of limit it is, in one word, such as "workers"; the guide has a table of them.
+        The kind of limit, in one word, such as "workers"; the guide has a table of them.
     name : str
-        The operator that is the limit, or has most of it; "" where that is none.
+        The operator that is the limit, or has the largest part in it; "" if there is none.
     lines : tuple of str
-        What was found, in words.
+        The findings, in words.
     predictions : tuple of Prediction
-        What changes would give, the best first.
+        Predicted changes, the best first.
     costs : Costs
-        What an element costs.
+        The cost of an element.
     stats : Stats
-        What was measured.
+        The measurements.
     plan : PlanView
-        Of what.
+        The plan that was measured.
     """
 
     limit: Kind
@@ -87,12 +87,12 @@ class Verdict:
         return self.text()
 
     def text(self, width: int = 100) -> str:
-        """Return the lines, and the predictions with their bases.
+        """Return the findings, and the predictions with their bases, as text.
 
         Parameters
         ----------
         width : int
-            Characters of a line.
+            The number of characters in a line.
         """
         found = [part for line in self.lines for part in lines_of(line, width)]
         for each in self.predictions:
@@ -101,12 +101,12 @@ class Verdict:
         return "\n".join(found)
 
     def svg(self, title: str = "") -> str:
-        """Return the pipeline as a picture: what each stage could do against what is asked of it.
+        """Return a picture of the verdict: operators, utilisation, and predicted changes.
 
         Parameters
         ----------
         title : str
-            To be written above.
+            The title above it.
         """
         limit = Limit(self.limit, self.name, "")
         bars = groups(self.stats, self.plan, self.costs, limit, self.predictions)
@@ -127,16 +127,16 @@ class Verdict:
 
 
 def explain(stats: Stats, plan: PlanView | None = None, since: Stats | None = None) -> Verdict:
-    """Say what a pipeline is waiting for.
+    """Find what a pipeline is waiting for.
 
     Parameters
     ----------
     stats : Stats
-        What an iterator has measured.
+        An iterator's statistics.
     plan : PlanView, optional
-        Its plan; without one nothing is said of another order, nor of snapshots.
+        Its plan; without one, changes of the order and snapshots are not considered.
     since : Stats, optional
-        An earlier look at the same iterator: then it is about the time between the two.
+        Earlier statistics of the same iterator: the verdict is then about the time since.
 
     Returns
     -------
@@ -171,7 +171,7 @@ def explain(stats: Stats, plan: PlanView | None = None, since: Stats | None = No
 
 
 def _too_few(stats: Stats, plan: PlanView) -> str:
-    """Say why nothing can be said yet; "" where something can."""
+    """Return the reason why no verdict is possible yet; "" if it is."""
     one, several = plan.unit
     seen = (
         f"{count_text(stats.elements + stats.errors, one, several)} in {seconds_text(stats.wall_s)}"
@@ -216,7 +216,7 @@ def _consumer(costs: Costs, plan: PlanView) -> str:
 
 
 def _notes(stats: Stats) -> Iterator[str]:
-    """Yield what else matters."""
+    """Yield further observations."""
     if stats.tuned:
         yield f"AUTOTUNE chose {count_text(stats.tuned[-1][1], 'worker')} after {seconds_text(stats.tuned[-1][0])}"
     if stats.restarts:

@@ -1,4 +1,4 @@
-"""A plan as the verdict sees it: names, and what is known of each operator; no function, no data."""
+"""A plan as the verdict uses it: names and properties of operators, without functions or data."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ class PlanNode:
     Attributes
     ----------
     name, op : str
-        Its name in the plan (``map#2``), and what it is called (``map``).
+        Its name in the plan (``map#2``), and the operator's name (``map``).
     inputs : tuple of str
-        The names of the operators whose elements it takes.
+        The names of its inputs.
     function : str
-        The name of the user's function; "" where there is none.
+        The name of the user's function; "" without one.
     each : bool
-        Whether it looks at one element at a time and gives it, or what it makes of it (map, filter).
+        True if it handles elements one by one and passes on each, or a result (map, filter).
     drops : bool
-        Whether it may leave out elements because of their values.
+        True if it may drop elements because of their values.
     draws : bool
-        Whether what it gives depends on randomness of its own: then it differs by epoch.
+        True if its elements depend on randomness of its own, so that epochs differ.
     shuffles : bool
-        Whether only the order depends on randomness.
+        True if only the order depends on randomness.
     permutes : bool
-        Whether it shuffles all at once: then it takes positions, and no cache may be before it.
+        True if it permutes by position: then no cache may be before it.
     near : bool
-        Whether it shuffles units of storage, so that what it asks for together is stored together.
+        True if it shuffles units of storage, so that what it requests together is stored together.
     units : int
-        How many units of storage it reads, as far as files have been looked at; else 0.
+        The number of storage units it reads, if files have been indexed; else 0.
     window : int
-        How many elements a shuffle holds, of those that are computed below it; else 0.
+        The number of elements a shuffle holds, of those computed upstream of it; else 0.
     rows : int
-        How many elements of its input one of its own is made of; 0: that is not fixed.
+        The number of input elements in one of its own; 0: varying.
     keeps : bool
-        Whether it keeps what passes, for the next epoch (cache, snapshot).
+        True if it stores what passes for the next epoch (cache, snapshot).
     grouped : bool
-        Whether it reads rows of files by their number, each decoded together with many others.
+        True if it reads rows of files by number, each decoded together with many others.
     inner : bool
-        Whether it is a part of the operator after it, so that nothing can be put between the two.
+        True if it is part of the operator after it, so that nothing can be inserted between the two.
     reads : {"", "generator", "stream"}
         Whether elements come from a generator in the consumer's process, or from files that are
-        read from front to back, each by one worker at a time.
+        read sequentially, each by one worker at a time.
     count : int
-        How many elements it gives in an epoch, as far as the plan tells; below 0: unknown, or endless.
+        The number of elements it gives in an epoch, if the plan determines it; below 0: unknown, or infinite.
     """
 
     name: str
@@ -75,27 +75,27 @@ class PlanNode:
 
     @property
     def called(self) -> str:
-        """Its name, and the function's: ``map#2 (load)``."""
+        """Its name with the function's: ``map#2 (load)``."""
         return f"{self.name} ({self.function})" if self.function else self.name
 
 
 @dataclass(frozen=True)
 class PlanView:
-    """A plan, without what only says how it is run (prefetch, options).
+    """A plan, without operators that only affect how it is run (prefetch, options).
 
     Attributes
     ----------
     nodes : tuple of PlanNode
-        Its operators, the inputs of each before it; the last one gives the elements.
+        The operators, inputs first; the last one gives the elements.
     ordered : bool
-        Whether elements are delivered in the order of the plan.
+        True if elements are delivered in the order of the plan.
     """
 
     nodes: tuple[PlanNode, ...] = ()
     ordered: bool = True
 
     def __getitem__(self, name: str) -> PlanNode:
-        """The operator of that name; one that nothing is known of, if there is none."""
+        """Return the operator with a name; an unknown one has no properties."""
         for node in self.nodes:
             if node.name == name:
                 return node
@@ -103,7 +103,7 @@ class PlanView:
 
     @property
     def last(self) -> PlanNode:
-        """The operator that made the elements as they are: those that only choose or order them are left out."""
+        """Return the last operator that makes elements, rather than choosing or ordering them."""
         node = self.nodes[-1] if self.nodes else PlanNode("", "")
         while len(node.inputs) == 1 and node.rows == 1 and not node.function:
             node = self[node.inputs[0]]
@@ -111,13 +111,13 @@ class PlanView:
 
     @property
     def unit(self) -> tuple[str, str]:
-        """The name of an element, and of several."""
+        """Return the name of an element, singular and plural."""
         if self.nodes and self.last.op in _BATCHES:
             return "batch", "batches"
         return "element", "elements"
 
     def chain(self) -> tuple[PlanNode, ...]:
-        """The operators from the last one that joins inputs, or the source, to the end."""
+        """Return the operators from the source, or the last one that joins inputs, to the end."""
         if not self.nodes:
             return ()
         found = [self.nodes[-1]]
@@ -126,7 +126,7 @@ class PlanView:
         return tuple(found[::-1])
 
     def scattered(self) -> tuple[PlanNode, PlanNode] | None:
-        """A reader whose rows are decoded in groups, and the shuffle that asks for them in another order."""
+        """Return a reader that decodes rows in groups, and the shuffle that requests them in another order."""
         chain = self.chain()
         if not chain or not chain[0].grouped:
             return None
@@ -138,7 +138,7 @@ class PlanView:
         return None
 
     def rows_above(self, name: str) -> int:
-        """Return how many elements of an operator one of the plan's is made of; 0: that is not fixed."""
+        """Return how many elements of an operator are in one of the plan's; 0: varying."""
         rows, chain = 1, self.chain()[::-1]
         for node in chain:
             if node.name == name:
@@ -147,7 +147,7 @@ class PlanView:
         return 0
 
     def below(self, name: str) -> Iterator[PlanNode]:
-        """An operator and all that it is made of."""
+        """Yield an operator and everything upstream of it."""
         seen: set[str] = set()
         names = [name]
         while names:

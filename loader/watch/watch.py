@@ -1,7 +1,7 @@
-"""Counts and times of one process while a pipeline runs: `Watch`.
+"""`Watch`: counts and times of one process while a pipeline runs.
 
-A worker's is taken from it with the answer of each task (`Watch.take`) and absorbed by the
-consumer's, so everything counts once: a task whose worker died has told nothing.
+A worker's counts are taken from it with the answer of each task (`Watch.take`) and added to those of the
+consumer, so everything counts once: a task whose worker died has reported nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ not pile up."""
 
 
 class NodeTimes:
-    """The times that the nodes of one stage took, of the elements that were timed.
+    """The measured times of one stage's nodes.
 
     Attributes
     ----------
     own : dict of str to list of float
-        By node, what each took without its inputs; not yet counted.
+        By node, the time of each element without its inputs; not yet counted.
     full : bool
-        Whether it is enough of one node: all who time are to stop, until it is counted.
+        True if one node has enough times: timing is to stop until they are counted.
     """
 
     __slots__ = ("_nodes", "_noted", "full", "own")
@@ -47,20 +47,20 @@ class NodeTimes:
 
     @property
     def noted(self) -> int:
-        """The number of durations that were noted, one after the other."""
+        """The number of times noted in sequence."""
         return self._noted + sum(map(len, list(self.own.values())))
 
     def node(self, label: str) -> Durations:
-        """Return what is counted of a node."""
+        """Return a node's counted durations."""
         return self._nodes.setdefault(label, Durations())
 
     @property
     def rows(self) -> int:
-        """The number of elements that were timed."""
+        """The number of timed elements."""
         return max((each.count for each in list(self._nodes.values())), default=0)
 
     def settle(self) -> None:
-        """Count what is there."""
+        """Count the noted times."""
         for label, seconds in list(self.own.items()):
             taken = _taken(seconds)
             if taken:
@@ -69,46 +69,46 @@ class NodeTimes:
         self.full = False
 
     def take(self) -> dict[str, Any]:
-        """Return what is there, and forget it here."""
+        """Return the noted times, and remove them here."""
         self.settle()
         taken = {label: each.told() for label, each in self._nodes.items()}
         self._nodes.clear()
         return taken
 
     def absorb(self, nodes: Mapping[str, Any]) -> None:
-        """Count what another process has taken."""
+        """Add the times of another process."""
         for label, told in nodes.items():
             self.node(label).merge(Histogram(*told))
 
 
 def _taken(noted: list[float]) -> list[float]:
-    """Take out what was noted so far; another thread may be noting more, which stays."""
+    """Take out the times noted so far, while another thread may be adding more."""
     taken = noted[:]
     del noted[: len(taken)]
     return taken
 
 
 class StageMeter:
-    """The counts and times of one stage, whichever machines compute it, one after another.
+    """The counts and times of one stage, over all machines that compute it.
 
     Parameters
     ----------
     name : str
-        The last of its nodes.
+        The stage's name, that of the last of its nodes.
     nodes : sequence of (str, bool, bool)
-        Its nodes, the one next to the source first: name, whether it calls the user's function,
-        whether it draws.
+        Its nodes, the one next to the source first: name, True if it calls the user's function,
+        True if it draws.
     where : {"workers", "consumer"}
-        Who computes.
+        Where it is computed.
 
     Attributes
     ----------
     elements, dropped, errors : int
-        What has left it.
+        Elements that have left it.
     rows, made : int
-        Elements that were computed in tasks, and those that had not to be computed again.
+        Elements that were computed in tasks, and those that were not recomputed.
     passed : int
-        What has left it as it came: it was computed below, or is an error.
+        Items that have left it unchanged, being computed before or errors.
     """
 
     def __init__(self, name: str, nodes: Iterable[tuple[str, bool, bool]], where: str) -> None:
@@ -125,29 +125,29 @@ class StageMeter:
         self.in_flight = self.ready = self.window = 0
 
     def follow(self, count: Callable[[], int]) -> None:
-        """Be told how many elements were taken, from now on by another machine's count.
+        """Count taken elements from now on by a machine's own counter.
 
-        To count each of them would cost more than a cheap function does.
+        Counting each of them here would cost more than a cheap function does.
         """
         self._settled, self._count = self.taken, count
 
     @property
     def taken(self) -> int:
-        """The number of elements that machines which tell it have taken."""
+        """The number of elements taken from machines with counters."""
         return self._settled + (self._count() if self._count is not None else 0)
 
     def end(self) -> None:
-        """Note that nothing more will be taken; what tells so is let go."""
+        """Note that nothing more will be taken, and release the counters."""
         self._settled, self._count = self.taken, None
 
     def gave(self, elements: int, dropped: int = 0, errors: int = 0) -> None:
-        """Count what has left the stage."""
+        """Count elements that have left the stage."""
         self.elements += elements
         self.dropped += dropped
         self.errors += errors
 
     def pass_on(self, *, failed: bool) -> None:
-        """Count what has left the stage as it came."""
+        """Count an item that has left the stage unchanged."""
         self.passed += 1
         if failed:
             self.errors += 1
@@ -155,12 +155,12 @@ class StageMeter:
             self.elements += 1
 
     def fail(self, label: str, times: int = 1) -> None:
-        """Count an element that failed, at a node; -1 times: it is asked for again."""
+        """Count an element that failed at a node; -1 times if it is requested again."""
         self.errors += times
         self.failed[label] = self.failed.get(label, 0) + times
 
     def leave_out(self, *, counted: bool) -> None:
-        """Count an error that is left out; it may have been counted as one."""
+        """Count a dropped error, which may have been counted as an error before."""
         self.dropped += 1
         self.errors -= counted
 
@@ -176,21 +176,21 @@ class StageMeter:
 
     @property
     def time(self) -> Histogram:
-        """The times that tasks took."""
+        """The durations of tasks."""
         time = Durations()
         time.merge(self._time.frozen())
         time.extend(tuple(self._noted))  # noted they stay: another thread may ask
         return time.frozen()
 
     def frozen(self, sample: NodeTimes | None, dropped: Mapping[str, int]) -> StageStats:
-        """Return what is known so far.
+        """Return the statistics so far.
 
         Parameters
         ----------
         sample : NodeTimes or None
-            What was timed of it.
+            The stage's measured times.
         dropped : mapping of str to int
-            How many elements each node has left out.
+            Elements that each node has dropped.
         """
         from tundish.loader.watch.stats import NodeStats, StageStats  # noqa: PLC0415 - if asked
 
@@ -231,7 +231,7 @@ class StageMeter:
 
 
 class Again:
-    """The depth to which what is made again has been entered."""
+    """The nesting depth of recomputation."""
 
     __slots__ = ("depth",)
 
@@ -251,14 +251,14 @@ class Watch:
     Parameters
     ----------
     enabled : bool
-        Whether anything is timed; counts are kept in any case.
+        True if anything is timed; counts are kept in any case.
 
     Attributes
     ----------
     samples : dict of str to NodeTimes
-        What was timed, by stage.
+        The measured times, by stage.
     meters : dict of str to StageMeter
-        The stages, in the order they were first made.
+        The stages, in the order in which they were first made.
     """
 
     def __init__(self, *, enabled: bool = True) -> None:
@@ -275,7 +275,7 @@ class Watch:
         self._lock = Lock()
 
     def inner(self) -> Watch:
-        """Return the watch of a dataset that a function made: edges and counts are common."""
+        """Return the watch of a dataset that a function made, with common edges and counters."""
         inner = Watch(enabled=False)
         inner.is_inner = True
         inner._edges, inner._counts = self._edges, self._counts
@@ -283,7 +283,7 @@ class Watch:
         return inner
 
     def edge(self, tag: str, seconds: float) -> None:
-        """Note how long an element took up to an edge of the plan."""
+        """Note the time of an element at an edge of the plan."""
         if self._again.depth:
             return
         noted = self._edges.setdefault(tag, [])
@@ -298,22 +298,22 @@ class Watch:
         self._counts[tag] = self._counts.get(tag, 0) + n
 
     def tally(self, label: str) -> list[int]:
-        """One number: how many elements a node has left out. It is added to: a call would cost as much as a filter."""
+        """Return a node's count of dropped elements as a one-item list, which callers increment without a call."""
         return self._tallies.setdefault(label, [0])
 
     def unwatched(self) -> Again:
-        """Return a context for making elements that have been made before: they do not count again."""
+        """Return a context in which elements are recomputed and not counted again."""
         return self._again
 
     def sample(self, stage: str) -> NodeTimes:
-        """Return what is timed of a stage."""
+        """Return a stage's measured times."""
         found = self.samples.get(stage)
         if found is None:
             found = self.samples[stage] = NodeTimes()
         return found
 
     def meter(self, name: str, nodes: Iterable[tuple[str, bool, bool]], where: str) -> StageMeter:
-        """Return the meter of a stage, made when it is first asked for; nobody asks for those of inner datasets."""
+        """Return a stage's meter, made on first use; those of inner datasets are private."""
         if self.is_inner:
             # Kept, it would lead from a plan to itself: nothing would be freed at once.
             return StageMeter("", (), where)
@@ -323,7 +323,7 @@ class Watch:
         return found
 
     def end(self) -> None:
-        """Note that nothing more will be counted; what was counted stays."""
+        """Note that nothing more will be counted; the counts stay."""
         for meter in self.meters.values():
             meter.end()
 
@@ -331,12 +331,12 @@ class Watch:
 
     @property
     def has_told(self) -> bool:
-        """True if there is anything that has to go with the answer of a task."""
+        """True if there is anything to send with the answer of a task."""
         left_out = any(n for (n,) in self._tallies.values())
         return bool(self._edges or self._histograms or self._counts or left_out)
 
     def take(self, *, timed: bool) -> Noted:
-        """Return what was noted, and forget it here; what was timed only if asked for."""
+        """Return what was noted, and remove it here; times only if `timed`."""
         self.settle()
         edges = {tag: each.told() for tag, each in self._histograms.items()}
         samples = {stage: each.take() for stage, each in self.samples.items()} if timed else {}
@@ -351,7 +351,7 @@ class Watch:
         return told
 
     def absorb(self, told: Noted) -> None:
-        """Count what another process has taken."""
+        """Add what another process has taken."""
         edges, counts, dropped, samples = told
         for tag, n in counts.items():
             self._counts[tag] = self._counts.get(tag, 0) + n
@@ -364,7 +364,7 @@ class Watch:
     # -- what is known ----------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Count what was noted, unless it is being done: by another thread, or by what a signal has interrupted."""
+        """Count what was noted, unless another thread, or interrupted code, is doing so."""
         if self._lock.locked():
             return
         with self._lock:
@@ -386,17 +386,17 @@ class Watch:
 
     @property
     def edges(self) -> dict[str, Histogram]:
-        """The times that elements took up to each edge."""
+        """The times of elements at each edge."""
         self.settle()
         return {tag: each.frozen() for tag, each in list(self._histograms.items())}
 
     @property
     def counters(self) -> dict[str, int]:
-        """The counters."""
+        """The counters, by tag."""
         return dict(self._counts)
 
     def stages(self) -> tuple[StageStats, ...]:
-        """Return what is known of each stage."""
+        """Return each stage's statistics."""
         self.settle()
         dropped = {label: n for label, (n,) in list(self._tallies.items())}
         return tuple(
@@ -409,12 +409,12 @@ _EVERYWHERE: list[StatsAggregator] = []
 
 
 def aggregators_of(own: StatsAggregator | None) -> tuple[StatsAggregator, ...]:
-    """Return who is told of an iterator: its own aggregator, and those that take of all of this process."""
+    """Return the aggregators of an iterator: its own, and those for all of this process."""
     return (*(() if own is None else (own,)), *(each for each in _EVERYWHERE if each is not own))
 
 
 def take_of_all(aggregator: StatsAggregator) -> None:
-    """Have every iterator that is made from now on tell an aggregator, too."""
+    """Make every iterator that is created from now on report to an aggregator, too."""
     _EVERYWHERE.append(aggregator)
 
 

@@ -1,4 +1,4 @@
-"""Numbers in words, as they stand in verdicts, pictures and tables."""
+"""Numbers and names as text, for verdicts, pictures and tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def number_text(value: float) -> str:
-    """A number to three digits, without more of them than it has: ``12,300``, ``4.1``, ``0.021``."""
+    """Return a number with three significant digits at most: ``12,300``, ``4.1``, ``0.021``."""
     if value >= 1000:
         digits = 10 ** (len(str(int(value))) - 3)
         return f"{round(value / digits) * digits:,.0f}"
@@ -24,12 +24,12 @@ def number_text(value: float) -> str:
 
 
 def rate_text(value: float) -> str:
-    """Return so many in a second as text: ``12,300/s``."""
+    """Return a rate as text: ``12,300/s``."""
     return f"{number_text(value)}/s"
 
 
 def seconds_text(value: float) -> str:
-    """A duration: ``1.2 ms``, ``3 min``, ``2.1 h``."""
+    """Return a duration as text: ``1.2 ms``, ``3 min``, ``2.1 h``."""
     if value >= 5400:
         return f"{number_text(value / 3600)} h"
     if value >= 90:
@@ -41,7 +41,7 @@ def seconds_text(value: float) -> str:
 
 
 def bytes_text(value: float) -> str:
-    """A size: ``38.5 MB``."""
+    """Return a size as text: ``38.5 MB``."""
     for size, unit in _BYTES:
         if value >= 0.9995 * size:
             return f"{number_text(value / size)} {unit}"
@@ -49,24 +49,24 @@ def bytes_text(value: float) -> str:
 
 
 def share_text(value: float) -> str:
-    """A share of one: ``97 %``; of what is hardly there ``< 1 %``."""
+    """Return a share of one as text: ``97 %``; a very small one is ``< 1 %``."""
     if 0 < value < 0.01:
         return "< 1 %"
     return f"{value:.0%}".replace("%", " %")
 
 
 def count_text(count: int, one: str, several: str = "") -> str:
-    """Return so many of something as text: ``1 worker``, ``2 workers``."""
+    """Return a count with its noun: ``1 worker``, ``2 workers``."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
 def joined(names: Iterable[str]) -> str:
-    """Several names in a sentence: ``a``, ``a and b``, ``a, b and c``.
+    """Join names in a sentence: ``a``, ``a and b``, ``a, b and c``.
 
     Raises
     ------
     ValueError
-        There is none, or an empty one: the sentence would say nothing.
+        There is no name, or an empty one.
     """
     found = list(names)
     if not found or not all(found):
@@ -76,21 +76,21 @@ def joined(names: Iterable[str]) -> str:
 
 
 def a_text(word: str) -> str:
-    """One of something: ``an element``, ``a batch``."""
+    """Return a noun with its article: ``an element``, ``a batch``."""
     return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 
 def lines_of(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """A text in lines of so many characters; a number stays with its unit.
+    """Wrap a text in lines; a number stays with its unit.
 
     Parameters
     ----------
     text : str
         The text.
     width : int
-        Of a line.
+        The number of characters in a line.
     first, rest : str
-        What stands before the first line, and before all others.
+        The prefixes of the first line, and of the others.
     """
     joined = _TOGETHER.sub("\0", text)
     lines = wrap(joined, width, initial_indent=first, subsequent_indent=rest)
@@ -103,18 +103,18 @@ def aligned(
     gap: str = "  ",
     width: Callable[[str], int] = len,
 ) -> list[str]:
-    """Lines in columns, as wide as their words.
+    """Return lines in columns as wide as their words.
 
     Parameters
     ----------
     rows : sequence of sequence of str
-        The head first.
+        The rows, the header first.
     right : container of int, optional
-        The columns that are set flush right: numbers. Default: all but the first.
+        The columns that are aligned right, such as numbers. Default: all but the first.
     gap : str
-        What stands between two columns.
+        The text between two columns.
     width : callable
-        How wide a word is.
+        Returns the width of a word.
 
     Examples
     --------

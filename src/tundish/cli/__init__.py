@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _seconds(text: str) -> float:
-    """A duration above 0, in seconds."""
+    """Parse a positive duration in seconds."""
     try:
         value = float(text)
     except ValueError:
@@ -75,7 +75,7 @@ def _seconds(text: str) -> float:
 
 
 def _number(what: str, least: int = 0) -> Callable[[str], int]:
-    """A type of argument: a number in digits, which is not smaller."""
+    """Return a parser of integer arguments of at least `least`."""
 
     def number(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
@@ -86,7 +86,7 @@ def _number(what: str, least: int = 0) -> Callable[[str], int]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Make the parser of all that can be asked for."""
+    """Make the argument parser of all commands."""
     top = argparse.ArgumentParser(
         prog="tundish",
         description="A multiprocess shared-memory data loader.",

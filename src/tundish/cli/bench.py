@@ -30,7 +30,7 @@ def run(names: Sequence[str] = (), *, quick: bool = False) -> int:
     Returns
     -------
     int
-        The exit status: 1 when one of them failed, 2 when there are none here.
+        The exit status: 1 if one of them failed, 2 if there are none here.
     """
     folder = Path(tundish.__file__).resolve().parents[2] / "benchmarks"
     known = sorted(path.stem for path in folder.glob("*.py") if path.stem not in _HELPERS)

@@ -1,4 +1,4 @@
-"""A plan as an SVG: operators from the top down, what is computed in one go on one band."""
+"""A plan as an SVG: operators from top to bottom, those computed together on one band."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STYLE = """\
 
 @dataclass
 class StepBox:
-    """A step with its place on the page; y grows downwards."""
+    """A step with its position on the page; y grows downwards."""
 
     step: OutlineStep
     x: float
@@ -43,7 +43,7 @@ class StepBox:
 
 @dataclass
 class Canvas:
-    """The parts that have been drawn, the lower layers first."""
+    """The shapes drawn so far, the lower layers first."""
 
     bands: list[str] = field(default_factory=list)
     shapes: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ def draw(plan: Outline, title: str, spec: str) -> str:
 
 
 def put(step: OutlineStep, left: float, top: float) -> StepBox:
-    """Find places for a step and all that is above it."""
+    """Lay out a step and everything upstream of it."""
     inputs: list[StepBox] = []
     at = left
     for up in step.inputs:
@@ -111,29 +111,29 @@ def put(step: OutlineStep, left: float, top: float) -> StepBox:
 
 
 def reach(box: StepBox) -> float:
-    """Return how far to the right a box and the words beside it go."""
+    """Return the right edge of a box with its text."""
     return box.x + box.width + (len(box.step.place) * CHARACTER + 20)
 
 
 def everything(box: StepBox) -> list[StepBox]:
-    """The box and all above it."""
+    """Return a box and all boxes upstream of it."""
     return [box, *(above for up in box.inputs for above in everything(up))]
 
 
 def move(box: StepBox, right: float, down: float) -> None:
-    """Move a box and all above it."""
+    """Move a box and all boxes upstream of it."""
     for each in everything(box):
         each.x += right
         each.y += down
 
 
 def middle(box: StepBox) -> float:
-    """Return where arrows enter and leave."""
+    """Return the x coordinate of a box's arrows."""
     return box.x + box.width / 2
 
 
 def draw_box(canvas: Canvas, box: StepBox) -> None:
-    """A step, the words beside it and the arrows that lead to it."""
+    """Draw a step with its text and its incoming arrows."""
     step, centre = box.step, middle(box)
     kind = "work" if step.stage else "box"
     canvas.shapes.append(
@@ -159,7 +159,7 @@ def draw_box(canvas: Canvas, box: StepBox) -> None:
 
 
 def draw_bands(canvas: Canvas, last: StepBox) -> None:
-    """A band under each run of boxes that belong to one stage."""
+    """Draw a band under each run of boxes of one stage."""
     runs: list[list[StepBox]] = []
 
     def visit(box: StepBox, run: list[StepBox]) -> None:
@@ -185,7 +185,7 @@ def draw_bands(canvas: Canvas, last: StepBox) -> None:
 
 
 def draw_output(canvas: Canvas, last: StepBox, elements: str) -> None:
-    """The arrow that leaves the last box, with what comes out of it."""
+    """Draw the arrow that leaves the last box, with the elements' spec."""
     centre, y = middle(last), last.y + last.height
     arrow(canvas, centre, y, centre, y + _GAP)
     canvas.shapes.append(label(centre + 9, y + 27, elements))
@@ -194,7 +194,7 @@ def draw_output(canvas: Canvas, last: StepBox, elements: str) -> None:
 
 
 def arrow(canvas: Canvas, x: float, y: float, to_x: float, to_y: float) -> None:
-    """A line that leaves downwards and arrives from above."""
+    """Draw a line that leaves downwards and arrives from above."""
     end = to_y - 6
     bend = (end - y) / 2
     line = (

@@ -1,4 +1,4 @@
-"""The frame that `tundish top` shows, as lines, made of readings of a process's board."""
+"""The frame of `tundish top`, as lines, made from readings of a process's board."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _STYLES = re.compile("\x1b\\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class IteratorReport:
-    """The state of one iterator when it told.
+    """The last report of one iterator.
 
     Parameters
     ----------
     name, plan : str
-        Which.
+        The iterator's name and its operators.
     at : float
-        When, in seconds since 1970.
+        The time of the report, in seconds since 1970.
     stats : Stats
-        Since its start.
+        The statistics since its start.
     """
 
     name: str
@@ -56,16 +56,16 @@ class IteratorReport:
 
 @dataclass(frozen=True)
 class BoardReading:
-    """The contents of a board.
+    """The contents of a process's board.
 
     Parameters
     ----------
     argv : tuple of str
-        What the process was started with.
+        The process's command line.
     iterators : tuple of IteratorReport
-        Those that live, the oldest first.
+        The living iterators, the oldest first.
     left_out : int
-        How many more there are.
+        The number of further iterators.
     """
 
     argv: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class BoardReading:
 
     @classmethod
     def of(cls, data: bytes) -> Self:
-        """Read what was published, as `tundish.loader.run.watching.publishing` does."""
+        """Parse what `tundish.loader.run.watching.publishing` has published."""
         told = json.loads(data)
         iterators = (
             IteratorReport(each["name"], each["plan"], each["at"], Stats.from_dict(each["stats"]))
@@ -85,13 +85,13 @@ class BoardReading:
 
 
 class History:
-    """The last readings: what happens now lies between them."""
+    """The last few readings, whose differences show the present activity."""
 
     def __init__(self) -> None:
         self._told: dict[str, deque[IteratorReport]] = {}
 
     def add(self, reading: BoardReading) -> None:
-        """Take in a reading; what it has no more is forgotten."""
+        """Add a reading; iterators that it lacks are dropped."""
         before, self._told = self._told, {}
         for told in reading.iterators:
             seen = self._told[told.name] = before.get(told.name, deque(maxlen=_NOW))
@@ -101,7 +101,7 @@ class History:
                 seen.append(told)
 
     def earlier(self, name: str) -> Stats | None:
-        """Return how an iterator stood some readings ago; None where there is only one."""
+        """Return an iterator's statistics of some readings ago; None if there is only one."""
         seen = self._told[name]
         return seen[0].stats if len(seen) > 1 else None
 
@@ -111,7 +111,7 @@ class History:
         return all(len(seen) > 1 for seen in self._told.values())
 
     def as_dicts(self, reading: BoardReading) -> list[dict[str, Any]]:
-        """The iterators for programs: since their start, and now."""
+        """Return the iterators as JSON: since their start, and now."""
         told = []
         for each in reading.iterators:
             earlier = self.earlier(each.name)
@@ -122,18 +122,18 @@ class History:
 
 
 def frame(pid: int, reading: BoardReading, history: History, width: int) -> list[str]:
-    """A frame.
+    """Return the lines of a frame.
 
     Parameters
     ----------
     pid : int
-        Of the process.
+        The process id.
     reading : BoardReading
-        The last one; `history` has it, too.
+        The last reading, which is also in `history`.
     history : History
-        What says what happens now.
+        The last few readings.
     width : int
-        How many columns a line may take.
+        The number of columns.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def _iterator(told: IteratorReport, earlier: Stats | None, width: int) -> list[s
 
 
 def _limit(stats: Stats, earlier: Stats | None, width: int) -> list[str]:
-    """Say what the verdict says of now; where too little happened, of the whole time."""
+    """Return the present verdict; if too little has happened, that of the whole time."""
     found = explain(stats, since=earlier)
     if found.limit == "unknown" and earlier is not None:
         found = explain(stats)
@@ -215,7 +215,7 @@ def _numbers(told: IteratorReport, now: Stats | None) -> list[str]:
 
 
 def _stages(stats: Stats, workers: int, width: int) -> list[str]:
-    """A row for each stage: how fast, how busy, how long an element takes, what is under way."""
+    """Return a row for each stage: rate, utilisation, time of an element, blocks in flight."""
     head = (
         "stage",
         "where",
@@ -258,7 +258,7 @@ def _stage(stage: StageStats, wall_s: float, workers: int, width: int) -> tuple[
 
 
 def _workers(pool: Sequence[WorkerStats], width: int) -> list[str]:
-    """As many in a line as there is room for."""
+    """Return the workers, as many in a line as fit."""
     cells = [_worker(worker) for worker in pool]
     size = max(_width(cell) for cell in cells)
     columns = max(1, (width + 3) // (size + 3))
@@ -278,7 +278,7 @@ def _worker(worker: WorkerStats) -> str:
 
 
 def _bar(shares: Sequence[float], size: int, shades: str = "█░") -> str:
-    """Shares of a whole beside each other, each in its shade; the rest in the last."""
+    """Return a bar of shares, each in its shade; the rest in the last."""
     ends, covered = [], 0.0
     for share in shares:
         covered += max(0.0, share)
@@ -297,12 +297,12 @@ def _clock(seconds: float) -> str:
 
 
 def _width(text: str) -> int:
-    """Return how many columns a text takes: its styles take none."""
+    """Return the width of a text in columns, without its styles."""
     return len(_STYLES.sub("", text))
 
 
 def clip(line: str, width: int) -> str:
-    """The first columns of a line, with its styles ended.
+    """Cut a line to a number of columns, and end its styles.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Work that is measured in processes of its own, away from whoever compares it.
+"""Workloads measured in processes of their own, separate from the process that compares them.
 
 Two of them that make batches and hand them to nobody are a loader's compute bound: no loader can
 be faster. They run in the environment that workers get (one BLAS thread, glibc's malloc told to
@@ -32,16 +32,16 @@ _WARM_UP_CALLS = 8
 
 
 class Measured(NamedTuple):
-    """The result of a while of work.
+    """The measurements of a workload.
 
     Attributes
     ----------
     rate : float
-        Items per second, of all processes together.
+        Items per second, over all processes.
     cpu, cpu_below : float
-        CPU seconds an item took in them, and in the processes below them.
+        CPU seconds for an item in the processes, and in their children.
     extra : dict
-        What else the work counts, per item.
+        Other counts of the workload, for an item.
     """
 
     rate: float
@@ -51,7 +51,7 @@ class Measured(NamedTuple):
 
 
 class Independent:
-    """So many processes, each with a function to call again and again while it is asked to.
+    """Several processes, each of which calls a function repeatedly on request.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class Independent:
             raise
 
     def run(self, seconds: float) -> Measured:
-        """Let all of them work for a while, at the same time."""
+        """Run all of them for a while, at the same time."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(f"{seconds}\n")
@@ -117,7 +117,7 @@ class Independent:
         )
 
     def close(self) -> None:
-        """End them all, and whatever they have started and left."""
+        """End the processes, and everything that they have started."""
         for process in self._processes:
             with process, contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -130,7 +130,7 @@ class Independent:
 
 
 def cpu_seconds(pid: int) -> float:
-    """The CPU seconds that the threads of a process have had; 0 when it is gone."""
+    """Return the CPU seconds of a process's threads; 0 if it is gone."""
     try:  # in nanoseconds; what psutil reads counts in hundredths of a second
         return (
             sum(

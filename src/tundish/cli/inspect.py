@@ -1,4 +1,4 @@
-"""``tundish inspect``: what a dataset is made of, and how it would be run."""
+"""``tundish inspect``: a dataset's operators, and how it would be run."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run(
 
 
 def check_folder(path: str) -> None:
-    """Say now, and not after a run, that a drawing cannot be put somewhere."""
+    """Raise before a run if the drawing's folder does not exist."""
     if Path(path).is_dir():
         raise IsADirectoryError(f"--svg names a folder, not a file: {path}")
     if not Path(path).absolute().parent.is_dir():
@@ -80,7 +80,7 @@ def check_folder(path: str) -> None:
 
 
 def show_run(ran: Ran) -> None:
-    """Print what a run has shown."""
+    """Print the result of a run."""
     width = max(40, min(100, shutil.get_terminal_size((100, 24)).columns))
     if ran.failed:
         say()
@@ -136,7 +136,7 @@ def load(name: str) -> Any:
 
 
 def show(plan: Outline, title: str, spec: str) -> None:
-    """Print the steps, the source first, then what is said of all of them."""
+    """Print the steps, the source first, then the remarks on the whole plan."""
     steps = list(lines(plan.last))
     widths = [max(len(row[column]) for row, _ in steps) for column in range(4)]
     say(bold(title))
@@ -163,7 +163,7 @@ def show(plan: Outline, title: str, spec: str) -> None:
 
 
 def lines(step: OutlineStep, left: str = "") -> Iterator[tuple[tuple[str, str, str, str], str]]:
-    """Four cells and the place of each step; inputs that are joined stand one below the other."""
+    """Yield the cells and the place of each step; joined inputs are listed one after another."""
     joined = len(step.inputs) > 1
     for number, up in enumerate(step.inputs):
         above = list(lines(up, left + ("│ " if joined else "")))
@@ -177,7 +177,7 @@ def lines(step: OutlineStep, left: str = "") -> Iterator[tuple[tuple[str, str, s
 
 
 def show_spec(spec: Any) -> str:
-    """A nest of specs in one line: ``{image: uint8 [64, 224, 224, 3], name: str}``."""
+    """Return a nest of specs in one line: ``{image: uint8 [64, 224, 224, 3], name: str}``."""
     if isinstance(spec, ArraySpec):
         dtype = spec.dtype.__name__ if isinstance(spec.dtype, type) else str(spec.dtype)
         return f"{dtype} {list(spec.shape)}" if spec.shape else dtype

@@ -1,6 +1,6 @@
-"""A plan in words: its operators in order, what each is given, and where it is run.
+"""An outline of a plan: its operators in order, their arguments, and where they run.
 
-What can be told without running anything. `tundish.cli.inspect` prints it, `tundish.cli.drawing`
+It is made without running anything. `tundish.cli.inspect` prints it, `tundish.cli.drawing`
 draws it.
 """
 
@@ -39,13 +39,13 @@ class OutlineStep:
     Attributes
     ----------
     name, arguments, elements : str
-        What it is called, what it was given, how many elements leave it.
+        Its name, its arguments, and the number of its elements.
     stage : int
-        Of the steps with one number each element is computed in one go; 0: nothing is computed.
+        Steps with the same number are computed together; 0: nothing is computed.
     place : str
-        Where, and what for.
+        Where it runs, and why.
     inputs : tuple of OutlineStep
-        Where its elements come from.
+        The steps of its inputs.
     """
 
     name: str
@@ -58,7 +58,7 @@ class OutlineStep:
 
 @dataclass(frozen=True)
 class Outline:
-    """A plan, and what is said about all of it."""
+    """A plan, and remarks on the whole of it."""
 
     last: OutlineStep
     elements: str
@@ -68,7 +68,7 @@ class Outline:
 
 
 def outline(dataset: Dataset) -> Outline:
-    """Describe a dataset, without running any of its functions."""
+    """Make a dataset's outline, without running any of its functions."""
     node = foreseen(effective(dataset._node))  # noqa: SLF001 - this is about what a dataset is made of
     count, why = workers(node)
     where = {0: "in this process", 1: "in a worker"}.get(count, f"in {count} workers")
@@ -93,7 +93,7 @@ def outline(dataset: Dataset) -> Outline:
 
 
 def scattered(root: Operator) -> Iterator[str]:
-    """Readers that decode rows in groups, below a shuffle that asks for single rows by number."""
+    """Yield remarks on readers that decode rows in groups before a shuffle that requests single rows."""
     for shuffle in walk(root):
         if not shuffle.shuffles or shuffle.deals or made_below(shuffle.inputs[0]):
             continue
@@ -107,10 +107,10 @@ def scattered(root: Operator) -> Iterator[str]:
 
 
 def stages(root: Operator) -> dict[int, int]:
-    """Number the operators whose work is done in one go, as `tundish.loader.run.inline.planner` joins them.
+    """Number the operators that are computed together, as `tundish.loader.run.inline.planner` joins them.
 
-    Order is decided on indices wherever it can be, so functions run where an element has to be
-    there: in a batch, where a filter decides or something is asked about each, before what is kept or taken apart, at the end.
+    Order is decided on indices wherever possible, so functions run where an element is
+    needed: for a batch, a filter's decision or a note, before elements are stored or split, and at the end.
     """
     number_of: dict[int, int] = {}
     found: list[list[int]] = [[]]
@@ -148,7 +148,7 @@ def stages(root: Operator) -> dict[int, int]:
 
 
 def place(node: Operator, stage: int, where: str) -> str:
-    """Say where an operator is at work, in words."""
+    """Describe where an operator runs."""
     if stage:
         return f"stage {stage}, {where}"
     if node.transparent:
@@ -162,7 +162,7 @@ def place(node: Operator, stage: int, where: str) -> str:
 
 
 def arguments(node: Operator) -> str:
-    """Return what an operator was given, in one line."""
+    """Return an operator's arguments in one line."""
     given = node.shown()
     if isinstance(given, str):
         return shortened(given)
@@ -176,12 +176,12 @@ def arguments(node: Operator) -> str:
 
 
 def shortened(text: str) -> str:
-    """The beginning of a long line."""
+    """Shorten a long line."""
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
 
 
 def workers(node: Operator) -> tuple[int, str]:
-    """Return how many workers would run a plan, and who says so."""
+    """Return the number of workers of a plan, and what determines it."""
     options: Options = options_of(node)
     count = how_many_workers(node, options, None)
     calls = [asked for n in walk(node) if (asked := options.parallel_of(n)) is not None]
@@ -199,7 +199,7 @@ def workers(node: Operator) -> tuple[int, str]:
 
 
 def resume(node: Operator) -> Iterator[str]:
-    """Yield what a restored iterator has to do again, and what its state does not hold."""
+    """Yield what a restored iterator has to repeat, and what its state lacks."""
     yield from filter(None, (each.redone for each in walk(node)))
     for state in external_state(node):
         yield f"not in the state: {state.node}, {state.what}; instead: {state.instead}"

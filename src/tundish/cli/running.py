@@ -1,4 +1,4 @@
-"""A dataset run for a while, to see what it waits for."""
+"""Running a dataset for a while, for its verdict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WARM_UP = 0.2
 
 
 class _TimeIsUp(BaseException):
-    """Raised within the element that is being made when the time is up."""
+    """Raised within the current element when the time is up."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Ran:
     Attributes
     ----------
     verdict : Verdict
-        What it waits for.
+        The verdict on the run.
     notes : tuple of str
-        What has to be known besides: that it ended, that elements failed, that it was interrupted.
+        Further remarks: that it ended, that elements failed, that it was interrupted.
     interrupted : bool
-        Whether somebody pressed Ctrl-C.
+        True if somebody pressed Ctrl-C.
     failed : bool
-        Whether there was no element but those that failed: then the verdict says nothing.
+        True if all elements failed, so that the verdict is meaningless.
     """
 
     verdict: Verdict
@@ -52,7 +52,7 @@ class Ran:
 
 
 class _Tally:
-    """The events of a run."""
+    """Counts of a run."""
 
     def __init__(self) -> None:
         self.elements = self.failed = 0
@@ -62,7 +62,7 @@ class _Tally:
 
 
 def run_for(dataset: Dataset, seconds: float) -> Ran:
-    """Take elements for so long, and say what that shows.
+    """Run a dataset for a number of seconds; return the verdict.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _run(it: Iterator, seconds: float, tally: _Tally) -> None:
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Elements[None]:
-    """Interrupt what runs in here when the time is up, and a little more."""
+    """Interrupt the block when the time is up, with a little grace."""
     here = threading.current_thread() is threading.main_thread()
     if sys.platform == "win32" or not here:
         yield
@@ -156,7 +156,7 @@ def _notes(tally: _Tally, dataset: Dataset, took: float) -> Elements[str]:
 
 
 def _begun_again(verdict: Verdict) -> Elements[str]:
-    """Tell what stands in a verdict and not in the plan."""
+    """Yield remarks on what is in a verdict and not in the plan."""
     last = verdict.plan.nodes[-1].name if verdict.plan.nodes else ""
     if last.startswith("repeat#") and any(last in line for line in verdict.lines):
         yield f"{last} is not yours: a dataset that ends is begun again"

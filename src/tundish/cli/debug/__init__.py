@@ -1,4 +1,4 @@
-"""``tundish debug``: the failing or slow element of a saved state again, in process, under pdb.
+"""``tundish debug``: compute the failing or slow element of a saved state again, in this process, under pdb.
 
 - `apart`: the search, in a process of its own, which an element may kill;
 - `telling`: what is printed of what was found;
@@ -40,7 +40,7 @@ __all__ = ["run", "tell_call", "tell_death", "tell_failed", "tell_slow"]
 
 
 def tell_failed(failed: FailedElement, index: int) -> None:
-    """Print an element that failed: what, where, what its function was given."""
+    """Print an element that failed: what, where, and its function's arguments."""
     say(bold(f"element {index} behind the state fails"))
     where = ", ".join(each for each in (failed.node, failed.origin) if each)
     _pairs([("in", where or "an operator"), *(failed.call.lines() if failed.call else [])])
@@ -49,7 +49,7 @@ def tell_failed(failed: FailedElement, index: int) -> None:
 
 
 def traceback_of(failed: FailedElement) -> str:
-    """The error as Python prints it, from the user's function on."""
+    """Return the error's traceback from the user's function on, as Python prints it."""
     told = traceback.TracebackException.from_exception(failed.error)
     walked = list(traceback.walk_tb(failed.error.__traceback__))
     refused = isinstance(failed.error, NumericsError)  # the function had returned
@@ -68,14 +68,14 @@ def tell_death(found: Search, call: Call | None, *, again: bool) -> None:
 
 
 def tell_call(call: Call) -> None:
-    """Print what was called with what."""
+    """Print a function and its arguments."""
     say()
     took = f"{_seconds(call.seconds)} when it was made again"
     _pairs([("in", call.node), *call.lines(), ("took", took)])
 
 
 def tell_slow(found: Sequence[SlowElement], count: int, first: int) -> None:
-    """Print which elements took longest, and where their time went."""
+    """Print the slowest elements, and where their time went."""
     rows = [["element", "took", "core busy", "slowest function", "its share", "calls", "elsewhere"]]
     for each in found:
         node = each.slowest_node
@@ -123,7 +123,7 @@ def run(
     pdb: bool | None = None,
     isolate: bool = True,
 ) -> int:
-    """Find an element of a saved state again, and debug it.
+    """Find an element of a saved state, and debug it.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def run(
 
 
 def _searched(target: str, state: str | None, limit: int, *, debugs: bool) -> int:
-    """Look for a failure in another process, and make it again in this one."""
+    """Search for a failure in another process, and reproduce it in this one."""
     found = search(target, state, limit)
     if found.kind == "refused":
         say(warn(found.text))
@@ -218,7 +218,7 @@ def _told(
 
 
 def _died(dataset: Dataset, target: str, found: Search, *, debugs: bool) -> int:
-    """Find out what the function of an element that killed the process was given, without calling it."""
+    """Find the arguments of the function that killed the process, without calling it."""
     state = forward(dataset, found.state, found.index - found.state_index)
     second = search(target, state, 1, quiet=True)
     call = None
@@ -241,7 +241,7 @@ def _timed(
     debugs: bool,
     asks: bool,
 ) -> int:
-    """Tell which elements take longest, or of one how long it takes."""
+    """Print the slowest elements, or the time of one."""
     given = state_of(state)
     if index is not None:
         given, count = forward(dataset, given, index), 1

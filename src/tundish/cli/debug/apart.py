@@ -1,4 +1,4 @@
-"""Looking for an element that fails in a process of its own: it may be one that kills."""
+"""Search for a failing element in a separate process, which the element may kill."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CODE = "from tundish.cli.debug.apart import main; main()"
 
 @dataclass
 class Search:
-    """The end of a search, and how far it was.
+    """The result of a search.
 
     Attributes
     ----------
@@ -64,11 +64,11 @@ class Search:
     began: float = field(default_factory=time.monotonic)
 
     def where(self) -> str:
-        """The call that was begun last, in words."""
+        """The call that was begun last, as text."""
         return f", in {self.node}" if self.node else ""
 
     def take(self, told: list[Any]) -> None:
-        """Take in what the process tells."""
+        """Process a report of the other process."""
         match told:
             case ["state", index, state]:
                 self.state, self.state_index = state, index
@@ -83,7 +83,7 @@ class Search:
 def search(
     target: str, state: dict[str, Any] | str | None, limit: int, *, quiet: bool = False
 ) -> Search:
-    """Go on from a state in another process until an element fails.
+    """Continue from a state in another process until an element fails.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def search(
 
 
 def _listen(told: IO[str], found: Search) -> None:
-    """Take in all that is told."""
+    """Process all reports."""
     shown = time.monotonic()
     for line in told:
         with contextlib.suppress(ValueError):  # cut off by a death
@@ -137,7 +137,7 @@ def _listen(told: IO[str], found: Search) -> None:
 
 @contextlib.contextmanager
 def _leaving_interrupts_to(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Let the process, which Ctrl-C reaches as well, tell where it was; the second one kills it."""
+    """Let the other process, which also receives Ctrl-C, report where it was; a second Ctrl-C kills it."""
     seen: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield seen
@@ -175,7 +175,7 @@ def _how(status: int) -> str:
 
 
 def main() -> None:
-    """Look for a failure, and tell."""
+    """Run the search in the other process, and report."""
     given = json.loads(sys.argv[1])
     sys.argv[1:] = []
     if isinstance(sys.stdout, io.TextIOWrapper):  # what a function printed before it died is seen
@@ -226,7 +226,7 @@ def _look(replay: Replay, limit: int, tell: Any) -> None:
 
 
 def _place(error: BaseException) -> str:
-    """Return where the user's code was."""
+    """Return the location of the user's code in an error."""
     ours = str(Path(__file__).parents[2])
     stack = traceback.extract_tb(error.__traceback__)
     stack[:] = [frame for frame in stack if not frame.filename.startswith(ours)]

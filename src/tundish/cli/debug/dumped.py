@@ -1,4 +1,4 @@
-"""``tundish debug --dump DIR``: what `enable_dump_debug_info` has noted, as a table."""
+"""``tundish debug --dump DIR``: the records of `enable_dump_debug_info`, as a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEWEST = 20
 
 
 def show_dump(folder: str, node: str | None) -> int:
-    """Print a summary of each node; of one node its newest elements, too.
+    """Print a summary of each node; for a single node, its newest elements, too.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""``tundish snapshot``: what is made once and kept in files.
+"""``tundish snapshot``: elements that are computed once and kept in files.
 
 Each action is a module here, imported when it is called: ``--help`` is immediate. Here are the ways in
 which it ends: a status for each, what is said of it, and the command to run again.
@@ -80,7 +80,7 @@ def _told(status: int, text: str, given: dict[str, Any]) -> int:
 
 
 class Refusal(Exception):  # noqa: N818 - it is told to people, as what it is
-    """A reason to end, in words for people.
+    """A reason to end, as a message for people.
 
     Parameters
     ----------
@@ -100,12 +100,12 @@ class Refusal(Exception):  # noqa: N818 - it is told to people, as what it is
 
 
 def told(signal: int) -> int:
-    """The status of a process that a signal told to end."""
+    """Return the exit status of a process that a signal has ended."""
     return 128 + signal
 
 
 def status_of(error: BaseException) -> int:
-    """The status for an error of the disk: whether there was no space."""
+    """Return the exit status for an error of the disk, depending on whether it was full."""
     cause: BaseException | None = error
     while cause is not None:
         if getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
@@ -115,13 +115,13 @@ def status_of(error: BaseException) -> int:
 
 
 def raised_by_the_user(error: BaseException) -> bool:
-    """Return True if a line of the user's own failed."""
+    """Return True if the error comes from the user's own code."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_pythons(f)]
     return bool(frames) and not _is_ours(frames[-1])
 
 
 def traceback_of(error: BaseException) -> str:
-    """A traceback; of an error in the user's lines without ours."""
+    """Return a traceback; for an error in the user's code, without this library's frames."""
     told = traceback.TracebackException.from_exception(error)
     if raised_by_the_user(error):
         told.stack[:] = [f for f in told.stack if not (_is_ours(f) or _is_import(f))]
@@ -146,7 +146,7 @@ def _is_ours(frame: traceback.FrameSummary) -> bool:
 
 
 def command(*words: str) -> str:
-    """A line for a shell that runs ``tundish`` as it was run here, from any folder.
+    """Return a shell command that runs ``tundish`` as it was run here, from any folder.
 
     Parameters
     ----------

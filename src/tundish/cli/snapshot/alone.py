@@ -1,4 +1,4 @@
-"""One element again, in this process: what the reproducer of a bad record runs."""
+"""Computing one element again, in this process, to reproduce a bad record."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _AT = re.compile(r"tundish: in \w+#\d+, ")
 
 
 def run_alone(pipeline: KeptPipeline, which: str, *, debug: bool) -> int:
-    """Run one element again, and show what becomes of it.
+    """Compute one element again, and show the result.
 
     Parameters
     ----------
     pipeline : KeptPipeline
-        Of which.
+        The pipeline of the element.
     which : str
-        As `origin_of` gave it, or ``index:N``: the N-th of what is kept.
+        The result of `origin_of`, or ``index:N`` for the N-th kept element.
     debug : bool
-        Stop where it fails.
+        Stop in the debugger where it fails.
 
     Returns
     -------
     int
-        The exit status: whether it fails again.
+        The exit status, which tells whether it fails again.
     """
     if which.startswith("index:"):
         return _by_index(pipeline, which.removeprefix("index:"), debug=debug)
@@ -72,16 +72,16 @@ def run_alone(pipeline: KeptPipeline, which: str, *, debug: bool) -> int:
 
 @dataclass(frozen=True)
 class Place:
-    """The place where an element is to be looked for.
+    """Where to look for an element.
 
     Parameters
     ----------
     node : Operator
-        The operator at which it failed, or the top of the plan.
+        The operator at which it failed, or the last one of the plan.
     position : int
-        The element of the source that it is made of.
+        The source element that it is made from.
     iteration : int
-        The pass.
+        The number of the pass.
     """
 
     node: Operator
@@ -90,7 +90,7 @@ class Place:
 
 
 def _place(pipeline: KeptPipeline, which: re.Match[str]) -> Place:
-    """Return what an origin means: a node of the plan, or one of a dataset that a function made."""
+    """Parse an origin: a node of the plan, or one of a dataset that a function made."""
     kind, at, path, pass_ = which.groups()
     root = pipeline.whole
     numbers, iteration = tuple(map(int, path.split("."))), int(pass_ or 0)
@@ -106,7 +106,7 @@ def _place(pipeline: KeptPipeline, which: re.Match[str]) -> Place:
 
 
 def _lengths(node: Operator) -> tuple[int, ...]:
-    """Return how many numbers name an element at a node, and of its input."""
+    """Return how many numbers identify an element of a node, and of its input."""
     length, below = 1, node
     while isinstance(below, Unary) and below.origin != "ordinal":
         length += below.origin == "inside"
@@ -115,7 +115,7 @@ def _lengths(node: Operator) -> tuple[int, ...]:
 
 
 def _plan_of(node: Operator, origin: int) -> tuple[Operator, bool]:
-    """A plan of the elements that one element of the source makes, and whether it has only these."""
+    """Return a plan of the elements made from one source element, and True if it gives only these."""
     try:
         base = base_of(node)
     except RangeError:
@@ -138,12 +138,12 @@ def _plan_of(node: Operator, origin: int) -> tuple[Operator, bool]:
 
 
 def _is_source(node: Operator) -> bool:
-    """Return True if the node's elements are named by number and can be had by it."""
+    """Return True if the node's elements are identified by number, with random access."""
     return node.positional and node.numbers is not None
 
 
 def _unchosen(node: Operator, source: Operator) -> Operator:
-    """The functions between a source and a node, over another source."""
+    """Return the functions between a source and a node, applied to another source."""
     if _is_source(node):
         return source
     assert isinstance(node, Unary)
@@ -153,7 +153,7 @@ def _unchosen(node: Operator, source: Operator) -> Operator:
 
 
 def _by_index(pipeline: KeptPipeline, text: str, *, debug: bool) -> int:
-    """The N-th of what is kept: by random access, or by running all before it."""
+    """Return the N-th kept element, by random access, or by running all before it."""
     if not text.isdigit():
         raise Refusal(USAGE, f"--only-element index:N has a number, not {text!r}")
     index, node = int(text), pipeline.upstream

@@ -191,7 +191,7 @@ def _json(parser: argparse.ArgumentParser) -> None:
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """A type of argument: an int that is not smaller."""
+    """Return a parser of integer arguments of at least `least`."""
 
     def number(text: str) -> int:
         try:
@@ -206,7 +206,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def size(text: str) -> int:
-    """A type of argument: bytes, such as ``256MiB``.
+    """Parse a size in bytes, such as ``256MiB``.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def size(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A type of argument: a time, such as ``12h``.
+    """Parse a duration, such as ``12h``.
 
     Examples
     --------

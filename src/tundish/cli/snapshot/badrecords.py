@@ -1,4 +1,4 @@
-"""Elements that failed: what is noted of each, and the command that runs just that one again."""
+"""Records of elements that failed, each with the command that computes only this one again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOTE = re.compile(
 
 
 def origin_of(error: BaseException, moved: Mapping[int, int] | None = None) -> str | None:
-    """Return which node and element of the plan an error comes from, as ``--only-element`` takes it.
+    """Return the node and element that an error comes from, in the form of ``--only-element``.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def origin_of(error: BaseException, moved: Mapping[int, int] | None = None) -> s
 
 
 class BadRecords:
-    """The elements that failed, counted and noted in a file.
+    """Counts the elements that failed, and records them in a file.
 
     Parameters
     ----------
@@ -94,14 +94,14 @@ class BadRecords:
             self._write(record)
 
     def add(self, index: int, error: BaseException) -> dict[str, Any]:
-        """Note an element that failed."""
+        """Record an element that failed."""
         self.count += 1
         record = self._record(index, origin_of(error, self._moved), _shown(error), _frames(error))
         self._write(record)
         return record
 
     def close(self) -> None:
-        """Close the file: all have been noted."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
@@ -132,7 +132,7 @@ class BadRecords:
 
 
 def _noted(path: Path, key: str) -> dict[int, dict[str, Any]]:
-    """The records that stand in a file already, of this pipeline."""
+    """Return the records of this pipeline that a file already contains."""
     found: dict[int, dict[str, Any]] = {}
     with suppress(FileNotFoundError):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -144,13 +144,13 @@ def _noted(path: Path, key: str) -> dict[int, dict[str, Any]]:
 
 
 def _shown(error: BaseException) -> str:
-    """The last line of its traceback, without the notes."""
+    """Return the last line of an error's traceback, without its notes."""
     told = "".join(traceback.format_exception_only(type(error), error))
     return told.split("\ntundish: ")[0].strip()
 
 
 def _frames(error: BaseException) -> str:
-    """The traceback where it was raised, in a worker or here."""
+    """Return the traceback from where the error was raised, in a worker or here."""
     if isinstance(error.__cause__, WorkerTraceback):
         return error.__cause__.text.strip()
     return "".join(traceback.format_exception(error)).strip()

@@ -1,4 +1,4 @@
-"""Estimates from a sample: the size of a snapshot, the time it will take, and whether there is room for it."""
+"""Estimates from a sample of elements: a snapshot's size, its time, and whether there is enough space."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ MOST_ELEMENTS = 100_000
 
 @dataclass(frozen=True)
 class SizeSample:
-    """The numbers of a sample.
+    """Measurements of a sample of elements.
 
     Parameters
     ----------
     inputs : int or None
-        How many elements of the source it was made of; None: unknown.
+        The number of source elements it was made from; None: unknown.
     elements, errors, bytes : int
-        What came out, how many of it failed, how much they take in a file.
+        The number of elements, how many of them failed, and their size in a file.
     seconds : float
-        How long it took.
+        The time it took.
     """
 
     inputs: int | None
@@ -52,20 +52,20 @@ class SizeSample:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimate of what is to come.
+    """The estimate for all elements.
 
     Parameters
     ----------
     sample : SizeSample
-        What it is concluded from.
+        The sample that it is based on.
     elements : int or None
-        How many elements there will be; None: nobody knows.
+        The total number of elements; None: unknown.
     exact : bool
-        Whether that is a matter of the plan, not of the sample.
+        True if that number follows from the plan, not from the sample.
     shard_bytes : int
-        Of a file.
+        The size of a file.
     workers : int
-        How many made the sample.
+        The number of workers for the sample.
     """
 
     sample: SizeSample
@@ -76,12 +76,12 @@ class Estimate:
 
     @property
     def bytes_each(self) -> float:
-        """The number of bytes of an element."""
+        """The bytes of one element."""
         return self.sample.bytes / max(1, self.sample.elements)
 
     @property
     def bytes(self) -> int | None:
-        """The number of bytes of all elements."""
+        """The bytes of all elements."""
         return None if self.elements is None else round(self.elements * self.bytes_each)
 
     @property
@@ -91,7 +91,7 @@ class Estimate:
 
     @property
     def seconds(self) -> float | None:
-        """The seconds that it will take."""
+        """The seconds for all elements."""
         rate = self.sample.elements / max(self.sample.seconds, 1e-9)
         return None if self.elements is None else self.elements / max(rate, 1e-9)
 
@@ -112,7 +112,7 @@ class Estimate:
         }
 
     def rows(self) -> list[list[str]]:
-        """Return the estimate in rows of words, for people."""
+        """Return the estimate as rows of text."""
         sample, workers = self.sample, self.workers
         who = f"{workers} worker{'s' * (workers != 1)}" if workers else "no workers"
         failed = f", {sample.errors:,} failed" if sample.errors else ""
@@ -143,7 +143,7 @@ def take_sample(
     base_seed: int,
     compression: str | None,
 ) -> tuple[SizeSample, int | None, bool]:
-    """Make some elements of a plan, from all over the source where it has random access.
+    """Compute some elements of a plan, from all over the source if it has random access.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def _random_access(node: Operator) -> Operator | None:
 def _measured(
     node: Operator, inputs: int | None, workers: int, base_seed: int, compression: str | None
 ) -> SizeSample:
-    """Run a plan until it ends, or until enough time or memory is spent."""
+    """Run a plan to its end, or until enough time or memory is spent."""
     values: list[Any] = []
     counted = errors = nbytes = held = 0
     form: Form | None = None
@@ -241,7 +241,7 @@ def _measured(
 
 
 def stored_bytes(form: Form, columns: Columns, compression: str | None) -> int:
-    """Return how many bytes elements take in a file, beside what a batch takes for itself."""
+    """Return the bytes of elements in a file, without a batch's overhead."""
     batch = encode(form, [columns])
     if compression is None:
         return int(batch.nbytes)
@@ -258,7 +258,7 @@ _ENOUGH = 64 << 20
 
 
 def check_space(where: str, need: int, free: int | None, from_what: str) -> None:
-    """Refuse what will not fit.
+    """Raise if there is not enough space.
 
     Raises
     ------
@@ -274,7 +274,7 @@ def check_space(where: str, need: int, free: int | None, from_what: str) -> None
 
 
 class Room:
-    """The room for all elements, looked for before the first byte and on the way.
+    """The free space for all elements, checked before the first byte and during the run.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ class Room:
         self.asking = left is not None
 
     def look(self, element: Any) -> None:
-        """Take one of the first elements into account; Refusal when all will not fit."""
+        """Add one of the first elements to the estimate; raise Refusal if not all will fit."""
         assert self._left is not None
         columns = columns_of([element])
         self._bytes += stored_bytes(Form.of([columns]), columns, self._compression)
@@ -312,7 +312,7 @@ class Room:
             check_space(self._path, need, self._free(), f"as the first {self._seen} say")
 
     def written(self, elements: int, nbytes: int) -> None:
-        """Ask again when so many of them take so many bytes; Refusal when the rest will not fit."""
+        """Check again after writing; raise Refusal if the rest will not fit."""
         if self._left is None or nbytes < _ENOUGH:
             return
         rest = nbytes * max(0, self._left - elements) // max(1, elements)

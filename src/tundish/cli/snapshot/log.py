@@ -1,4 +1,4 @@
-"""Messages of a command while it works: a line that changes, plain lines, or JSON lines.
+"""Progress messages of a command: a changing line, plain lines, or JSON lines.
 
 People watch on stderr, where a terminal gets a bar; what a command has to say in the end goes to
 stdout. With ``--json`` every line on stdout is an object with ``event`` and ``time``.
@@ -25,7 +25,7 @@ _MOST_BAD = 10
 
 
 def amount(nbytes: float) -> str:
-    """Bytes for people.
+    """Return a size as text.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def amount(nbytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time for people.
+    """Return a duration as text.
 
     Examples
     --------
@@ -56,16 +56,16 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Reached:
-    """The point that a run has reached.
+    """The progress of a run.
 
     Parameters
     ----------
     elements, bytes, errors : int
-        Of the run: made, written, failed.
+        Numbers of the run: made, bytes written, failed.
     of : int or None
-        How many elements there will be, if it is known.
+        The total number of elements, if known.
     rate, bytes_rate : float
-        Elements and bytes a second, lately.
+        Recent elements and bytes a second.
     """
 
     elements: int
@@ -77,7 +77,7 @@ class Reached:
 
     @property
     def left_s(self) -> float | None:
-        """The seconds that it will take from here."""
+        """The remaining seconds."""
         if self.of is None or not self.rate:
             return None
         return max(0, self.of - self.elements) / self.rate
@@ -102,9 +102,9 @@ class RecentRates:
     Parameters
     ----------
     of : int or None
-        How many elements there will be.
+        The total number of elements.
     elements, bytes : int
-        How many there are already.
+        The numbers so far.
     """
 
     def __init__(self, of: int | None, elements: int = 0, nbytes: int = 0) -> None:
@@ -112,7 +112,7 @@ class RecentRates:
         self._seen = deque([(time.monotonic(), elements, nbytes)])
 
     def reached(self, elements: int, nbytes: int, errors: int) -> Reached:
-        """Note how far it is now."""
+        """Record the progress."""
         now = time.monotonic()
         self._seen.append((now, elements, nbytes))
         while len(self._seen) > 2 and self._seen[1][0] < now - _WINDOW_S:
@@ -130,29 +130,29 @@ class RecentRates:
 
 
 class Log:
-    """The messages on the way; this one says nothing."""
+    """Progress messages; this class prints nothing."""
 
     every_s = _LINE_S
     """How often `progress` is to be called."""
 
     def started(self, **fields: Any) -> None:
-        """Say that work begins."""
+        """Report that work begins."""
 
     def progress(self, reached: Reached) -> None:
-        """Say how far it is."""
+        """Report the progress."""
 
     def committed(self, elements: int, nbytes: int) -> None:
-        """Say how many elements are durable."""
+        """Report how many elements are durable."""
 
     def bad_record(self, record: dict[str, Any]) -> None:
-        """An element failed."""
+        """Report an element that failed."""
 
     def finished(self, status: int, text: str, **fields: Any) -> None:
-        """Say that work has ended, and how."""
+        """Report that work has ended, and how."""
 
 
 class JsonLog(Log):
-    """One object a line."""
+    """Prints a JSON object for each message."""
 
     every_s = _JSON_S
 
@@ -176,7 +176,7 @@ class JsonLog(Log):
         self._line("bad record", record)
 
     def estimate(self, **fields: Any) -> None:
-        """Say what was estimated."""
+        """Report an estimate."""
         self._line("estimate", fields)
 
     def finished(self, status: int, text: str, **fields: Any) -> None:
@@ -184,7 +184,7 @@ class JsonLog(Log):
 
 
 class HumanLog(Log):
-    """A bar on a terminal, else a line every ten seconds; the last word on stdout.
+    """Prints a bar on a terminal, else a line every ten seconds; the result goes to stdout.
 
     Parameters
     ----------
@@ -258,12 +258,12 @@ class HumanLog(Log):
 
 
 def _width(terminal: TextIO) -> int:
-    """Return how many characters fit into a line."""
+    """Return the width of a terminal in characters."""
     with suppress(OSError):
         return os.get_terminal_size(terminal.fileno()).columns or 80  # some say 0
     return 80
 
 
 def make_log(*, as_json: bool) -> Log:
-    """The log that was asked for."""
+    """Return the requested kind of log."""
     return JsonLog(sys.stdout) if as_json else HumanLog(sys.stderr, sys.stdout)
