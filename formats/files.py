@@ -109,11 +109,21 @@ class RecordFiles:
         return int(self._places[int(self._starts[file]) + at])
 
     def close(self) -> None:
-        """Close all files; they are opened again when needed."""
-        with self._lock:
-            while self._open:
-                self._open.popitem()[1].close()
-            self._run = None
+        """Close all files, unless they are being read; they are opened again when needed.
+
+        A reader may be further up the stack of this very thread: an iterator that is garbage is closed wherever it is.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                self._clear()
+            finally:
+                self._lock.release()
+
+    def _clear(self) -> None:
+        """Close all files and forget what was read of them, with the lock held."""
+        while self._open:
+            self._open.popitem()[1].close()
+        self._run = None
 
     def keep(self, nbytes: int) -> None:
         """Set the size of the cache of decoded records."""

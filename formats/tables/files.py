@@ -45,11 +45,10 @@ class TableFiles(RecordFiles):
         """Set the size of the cache of decoded rows."""
         self._kept.room = nbytes
 
-    def close(self) -> None:
-        super().close()
-        with self._lock:
-            self._kept.clear()
-            self._known = 0
+    def _clear(self) -> None:
+        super()._clear()
+        self._kept.clear()
+        self._known = 0
 
     def _opened(self, reader: RecordReader, *, ahead: bool) -> None:
         if not ahead:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from tundish.errors import SharedMemoryError
@@ -41,7 +42,8 @@ def shared_ring(budget: int) -> Ring | None:
         return _current[0][1]
 
 
-_graves: list[tuple[Ring, list[Peer], list[int], object]] = []
+_graves: deque[tuple[Ring, list[Peer], list[int], object]] = deque()
+"""Slots whose writers may still be there. Without a lock: an iterator that is garbage is closed wherever a thread is."""
 
 
 def quarantine_slots(ring: Ring, peers: list[Peer], slots: list[int], keep: object = None) -> None:
@@ -60,19 +62,19 @@ def quarantine_slots(ring: Ring, peers: list[Peer], slots: list[int], keep: obje
     """
     for slot in slots:
         ring.quarantine(slot)
-    with _lock:
-        _graves.append((ring, peers, slots, keep))
+    _graves.append((ring, peers, slots, keep))
 
 
 def release_quarantined() -> None:
     """Release the quarantined slots whose writers are gone."""
-    with _lock:
-        graves, _graves[:] = list(_graves), []
-    for ring, peers, slots, keep in graves:
+    for _ in range(len(_graves)):
+        try:
+            ring, peers, slots, keep = _graves.popleft()
+        except IndexError:  # another thread was faster
+            return
         left = [peer for peer in peers if not peer.is_gone(0.0)]
         if left:
-            with _lock:
-                _graves.append((ring, left, slots, keep))
+            _graves.append((ring, left, slots, keep))
         else:
             for slot in slots:
                 ring.clear(slot)

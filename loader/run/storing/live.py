@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -89,48 +89,34 @@ class ExitingWriter(Protocol):
         ...
 
 
-_lock = threading.Lock()
 _lingering: list[tuple[str, str, Sequence[ExitingWriter]]] = []
+"""Writers of iterators that are closed. Without a lock: one that is garbage is closed wherever a thread is."""
 
 
 def linger(path: str, key: str, peers: Sequence[ExitingWriter]) -> None:
     """Register workers that are still writing a snapshot after its iterator was closed."""
-    with _lock:
-        _lingering.append((path, key, peers))
+    _lingering.append((path, key, peers))
 
 
 def wait_for(path: str, key: str, timeout_s: float = 60.0) -> None:
     """Wait until no worker of this process writes a snapshot whose iterator was closed."""
     deadline = time.monotonic() + timeout_s
-    with _lock:
-        mine = [peers for p, k, peers in _lingering if (p, k) == (path, key)]
-    for peers in mine:
-        for peer in peers:
-            peer.is_gone(deadline - time.monotonic())
-    _forget()
-
-
-def _forget() -> None:
-    with _lock:
-        _lingering[:] = [entry for entry in _lingering if not all(p.is_gone(0.0) for p in entry[2])]
+    for entry in list(_lingering):
+        if entry[:2] == (path, key):
+            for peer in entry[2]:
+                peer.is_gone(deadline - time.monotonic())
+        if all(peer.is_gone(0.0) for peer in entry[2]):
+            with contextlib.suppress(ValueError):  # another thread was faster
+                _lingering.remove(entry)
 
 
 def _at_exit() -> None:
     deadline = time.monotonic() + _AT_EXIT_S
-    with _lock:
-        entries = list(_lingering)
-    for _, _, peers in entries:
+    for _, _, peers in _lingering:
         for peer in peers:
             peer.is_gone(deadline - time.monotonic())
 
 
-def _after_fork() -> None:
-    """Forget the workers that are still writing: they belong to the parent process."""
-    global _lock  # noqa: PLW0603 - somebody may have held it
-    _lock = threading.Lock()
-    _lingering.clear()
-
-
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_lingering.clear)  # they are the parent's
