@@ -133,6 +133,11 @@ class Prefetcher:
                 return candidate
         return None
 
+    def _check_stateful(self) -> None:
+        if self._stateful is None:
+            kind = type(self._source).__name__
+            raise TypeError(f"{kind} has no state_dict and load_state_dict")
+
     def _source_state(self) -> Any:
         stateful = self._stateful
         return None if stateful is None else stateful.state_dict()
@@ -145,16 +150,12 @@ class Prefetcher:
         TypeError
             The source has no state.
         """
-        if self._stateful is None:
-            kind = type(self._source).__name__
-            raise TypeError(f"{kind} has no state_dict and load_state_dict")
+        self._check_stateful()
         return self._source_state() if self._state is _NOT_YET else self._state
 
     def load_state_dict(self, state: Any) -> None:
         """Load a state, dropping the elements taken ahead."""
-        if self._stateful is None:
-            kind = type(self._source).__name__
-            raise TypeError(f"{kind} has no state_dict and load_state_dict")
+        self._check_stateful()
         self._ahead.clear()
         self._drop()
         self._go(state)
