@@ -196,6 +196,24 @@ def test_a_pipeline_in_this_process_loads_what_it_needs(tmp_path: Path) -> None:
     assert modules <= 83
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no workers")
+def test_what_starts_workers_begins_before_the_engine_is_imported(tmp_path: Path) -> None:
+    code = """if True:
+        import sys, tundish as td
+        names = []
+        class Seen:
+            def find_spec(self, name, path, target=None):
+                names.append(name)
+        ds = td.Dataset.range(9).map(abs)
+        sys.meta_path.insert(0, Seen())
+        with ds.iterator(workers=1) as elements:
+            next(elements)
+        run = "tundish.loader.run."
+        print(names.index(run + "starting.launcher") < names.index(run + "engine"))
+    """
+    assert run(code, tmp_path) == "True\n"
+
+
 def test_importing_is_fast(tmp_path: Path) -> None:
     """CPU seconds, the least of several: our code is measured, not the load of the machine."""
     code = "import time; t = time.process_time(); import tundish; print(time.process_time() - t)"
