@@ -19,6 +19,7 @@ import pytest
 from pyarrow import csv
 
 from tundish.loader.run.coordinating import store
+from tundish.loader.run.storing import live
 from tundish.loader.run.starting.launcher import _current
 from tundish.loader.run.wire import marks
 from tundish.testing import poison
@@ -164,6 +165,8 @@ def bury_the_dead() -> None:
     deadline = time.monotonic() + ENDING_S
     while store._graves and time.monotonic() < deadline:
         store.release_quarantined()
+    for path, key, _ in list(live._lingering):  # writers that a busy machine has not let finish yet
+        live.wait_for(path, key)
 
 
 def await_ending(before: Holdings) -> None:
