@@ -19,8 +19,8 @@ import pytest
 from pyarrow import csv
 
 from tundish.loader.run.coordinating import store
-from tundish.loader.run.storing import live
 from tundish.loader.run.starting.launcher import _current
+from tundish.loader.run.storing import live
 from tundish.loader.run.wire import marks
 from tundish.testing import poison
 
