@@ -99,7 +99,7 @@ def _contradiction(
     start, apart = entries["start"], any(shard.user_shard is not None for shard in shards)
     stop = start + (1 if apart else entries["rows"])
     if (start < 0).any() or (stop > rows).any() or (stop[:-1] > start[1:]).any():
-        return "has batches that are not one behind the other"
+        return "has batches that do not follow one another"
     return ""
 
 

@@ -283,7 +283,7 @@ class _Growing:
             return f"names a form that is not among the {forms} of the run"
         for shard in record.shards:
             if any(batch.offset + batch.length > shard.bytes for batch in shard.batches):
-                return f"has a batch that lies behind the end of {shard.file}"
+                return f"has a batch that lies beyond the end of {shard.file}"
         numbers = [error.n for error in record.errors]
         rows = sum(shard.rows for shard in record.shards)
         if record.next < first or rows + len(numbers) != record.next - first:

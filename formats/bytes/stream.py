@@ -243,7 +243,7 @@ def _pieces(file: ByteFile, compression: str) -> Iterator[bytes]:
             return
         if engine is None:
             if place and compression == "ZLIB":
-                raise _DamageError("something stands behind the end of the ZLIB data")
+                raise _DamageError("there is something after the end of the ZLIB data")
             engine = DECOMPRESSORS[compression]()
         step = given = data[:PIECE]
         while True:

@@ -333,7 +333,7 @@ class Null(str):
         if others:
             text += f", {_named(others)} in other rows"
         them = "it" if one and not others else "them"
-        made = super().__new__(cls, f"{text}; defaults={{{defaults}}} says what stands for {them}")
+        made = super().__new__(cls, f"{text}; defaults={{{defaults}}} sets a value for {them}")
         made.kinds = kinds
         return made
 

@@ -183,7 +183,7 @@ class _CsvGrammar(Grammar):
     def parse(self, data: bytes, one: bool) -> Any:
         quoted = bool(self._quote) and self._quote in data
         if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
-            raise ValueError("a carriage return stands within the line")
+            raise ValueError("there is a carriage return within the line")
         if quoted:  # a quote that is not closed swallows the last line, which must not be a row's
             data = b"".join((data, b"" if data.endswith(b"\n") else b"\n", self._last))
         options = {"include_columns": self._columns, "column_types": self._types}

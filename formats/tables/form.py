@@ -160,7 +160,7 @@ class TableLayout:
             there = ", ".join(repr(each) for each in self._schema.names) or "none"
             raise SpecError(
                 f"{self._path} has no column {name!r}; its columns are {there}. Where it may be missing, "
-                f"defaults={{{name!r}: ...}} says what stands for it, or schema= its dtype"
+                f"defaults={{{name!r}: ...}} sets a value for it, or schema= its dtype"
             )
         found = kind or (self._type(route) if route else pa.null())
         try:

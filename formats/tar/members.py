@@ -245,7 +245,7 @@ def _extend(extended: _Extended, kind: bytes, data: bytes, offset: int) -> None:
     elif kind != b"K":  # K is where a link leads to
         for key, value in _pax_records(data, offset):
             if key in {b"path", b"size"} and kind == b"g":
-                problem = f"a header gives all members behind it the {key.decode()} {value!r}"
+                problem = f"a header gives all members after it the {key.decode()} {value!r}"
                 raise DamageError(offset, problem)
             if key == b"path":
                 extended.name = value

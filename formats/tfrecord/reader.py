@@ -165,7 +165,7 @@ class TFRecordFormat(Format):
 
     def places(self, path: str) -> np.ndarray:
         if self.compression:
-            raise NotImplementedError("nobody knows where records are in a compressed file")
+            raise NotImplementedError("the offsets of records in a compressed file are unknown")
         with open_file(path, self.storage_options) as file:
             return places_of(file)
 
@@ -297,7 +297,7 @@ class TFRecordReader(RecordReader):
             length, expected = struct.unpack("<QI", header)
             problem = (
                 f"the length of a record is damaged: its checksum is {masked_crc(header[:8]):#010x}, "
-                f"and {expected:#010x} stands in the file (the length would be {length:,})"
+                f"but the file has {expected:#010x} (the length would be {length:,})"
             )
         hint = looks_like(header) if self.place == 0 else ""
         return RecordCorruptError(self.path, self.place, problem + hint)
@@ -309,7 +309,7 @@ class TFRecordReader(RecordReader):
             self.path,
             place,
             f"the data of a record of {length:,} bytes are damaged: their checksum is {found:#010x}, "
-            f"and {expected:#010x} stands in the file",
+            f"but the file has {expected:#010x}",
         )
 
     def close(self) -> None:

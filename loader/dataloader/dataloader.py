@@ -64,7 +64,9 @@ class Loading:
             iterator = Parallel(this, progress, workers)
         else:
             if this.timeout and not this.num_workers:
-                raise AssertionError("timeout needs num_workers > 0: nobody is waited for")
+                raise AssertionError(
+                    "timeout needs num_workers > 0: there is no worker to wait for"
+                )
             iterator = InProcess(this, progress)
         if this._is_iterable:  # noqa: SLF001 - this is self
             iterator.expect(self._said_length)

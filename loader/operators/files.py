@@ -148,7 +148,9 @@ class ReadFiles(Reads, FlatMap):
                 f"a {given} file is read from its start" if given else "a query runs from its start"
             )
         if self.on_error == "skip":
-            return "what on_error='skip' leaves out has no number; ignore_errors() behind it leaves out the same"
+            return (
+                "what on_error='skip' drops has no number; ignore_errors() after it drops the same"
+            )
         if self.index is False:
             return "index=False"
         if self.up.listed_paths is None:
@@ -161,7 +163,7 @@ class ReadFiles(Reads, FlatMap):
             return ""
         return (
             f", and {self.label} leaves out records that cannot be read, which have none: let it raise, "
-            "and put ignore_errors() behind the shuffle"
+            "and put ignore_errors() after the shuffle"
         )
 
 

@@ -142,7 +142,7 @@ def _nothing(catalog: Any) -> str:
         if error is not None:
             raise error
     return (
-        "nothing that stands there is complete; run the pipeline to its end, or give wait=True if "
+        "nothing there is complete; run the pipeline to its end, or give wait=True if "
         "another process does"
     )
 

@@ -175,8 +175,8 @@ def check_spec(path: str, asked: Any, found: Any) -> None:
     (wanted, tree), (have, stored) = flatten(asked), flatten(found)
     if not same_structure(tree, stored):
         raise SpecError(
-            f"{path}: element_spec has the structure {show_tree(tree)} (* is an array), and what "
-            f"stands there {show_tree(stored)}"
+            f"{path}: element_spec has the structure {show_tree(tree)} (* is an array), and the "
+            f"files have {show_tree(stored)}"
         )
     there = dict(zip(paths(stored), have, strict=True))
     for name, one in zip(paths(tree), wanted, strict=True):
@@ -184,8 +184,8 @@ def check_spec(path: str, asked: Any, found: Any) -> None:
         fits = isinstance(one, ArraySpec) and one.dtype == other.dtype and _includes(one, other)
         if not fits:
             raise SpecError(
-                f"{path}: element_spec says {one} of {name or 'the element'}, and what stands "
-                f"there is {other}"
+                f"{path}: element_spec says {one} of {name or 'the element'}, but the files "
+                f"have {other}"
             )
 
 

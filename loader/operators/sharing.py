@@ -33,7 +33,7 @@ class ShardByProcess(Unary):
     op = "shard_by_process"
     positional = False
     passes = relays = choosing = asks_numbers = True
-    undivided = "divides the elements already: leave it out, or put it above the snapshot"
+    undivided = "already divides the elements: leave it out, or put it after the snapshot"
 
     @property
     def share(self) -> InputContext:

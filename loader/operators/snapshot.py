@@ -128,7 +128,7 @@ class Snapshot(Unary):
         if self.positional:
             return ""
         return (
-            "; the snapshot below it has random access once it is complete, and "
+            "; the snapshot before it has random access once it is complete, and "
             f"{self.path} is not: run the pipeline up to the snapshot first, or use shuffle(buffer_size)"
         )
 

@@ -329,7 +329,7 @@ def read_position(state: Any, content: str | None) -> int:
     there = state.get("content", content)
     if at and there != content:
         difference = (
-            f"snapshot: random operators below it drew {content} here, {there} in the state; "
+            f"snapshot: random operators before it drew {content} here, {there} in the state; "
             "give them seeds"
         )
         raise IncompatibleCheckpointError((difference,))

@@ -135,7 +135,7 @@ def _check_plan(root: Operator, state: dict[str, Any]) -> None:
             f"process {saved[1]} of {saved[0]}" if saved is not None else "no process of several"
         )
         difference = (
-            f"saved by {whose}, restored by {share[1]} of {share[0]}: behind "
+            f"saved by {whose}, restored by {share[1]} of {share[0]}: after "
             "shard_by_process are operators whose position is one process's own (they hold elements, "
             "or how many they give depends on values); put shard_by_process last to change that"
         )

@@ -554,7 +554,7 @@ class SnapshotWriteError(SnapshotError, OSError):
     def __str__(self) -> str:
         text = f"{self.path} could not be written: {self.problem}; {self.durable:,} element(s) are on disk to stay"
         if self.errno in (errno.ENOSPC, errno.EDQUOT):
-            text += ", and the next run continues behind them once there is room"
+            text += ", and the next run continues after them once there is room"
         return text
 
 

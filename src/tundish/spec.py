@@ -290,7 +290,7 @@ def _array(value: list[Any]) -> np.ndarray:
     except (ValueError, OverflowError) as problem:
         shown = repr(value) if len(repr(value)) < 80 else f"{repr(value)[:80]}..."
         raise SpecError(
-            f"a list stands for an array, so its rows must have equal shapes, and {shown} is ragged; "
+            f"a list means an array, so its rows must have equal shapes, and {shown} is ragged; "
             "elements of different shapes are written one by one, as in Dataset.from_list"
         ) from problem
     if array.dtype == object and any(type(x) is int for x in value):

@@ -120,9 +120,9 @@ def _obstacles(node: Operator, policy: str | None) -> Iterator[str]:
     elif node.awaited and not node.positional:
         yield f"{node.label} is not complete: write it first, then it is a source like others"
     elif not effective(node, policy).positional:
-        yield f"{node.label} looks across the border of two ranges: put it above the snapshot"
+        yield f"{node.label} depends on elements of two ranges: put it after the snapshot"
     elif node.cardinality == INFINITE_CARDINALITY:
-        yield f"{node.label} has no end: put take(n) behind it"
+        yield f"{node.label} has no end: put take(n) after it"
     elif global_seed() is None:
         for below in walk(node, running=True):
             if below.seedless:

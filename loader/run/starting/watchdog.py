@@ -137,7 +137,7 @@ def deadlocked(what: str, stacks: str) -> StalledError:
         The stack of each thread.
     """
     return StalledError(
-        f"{what} waits for a lock that nobody will release: another thread of the consumer held it when "
+        f"{what} waits for a lock that no thread will release: another thread of the consumer held it when "
         'workers were forked (leave start="fork" out, or make the iterator before that thread begins), or '
         "the function has a deadlock of its own",
         detail=stacks,

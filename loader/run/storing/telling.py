@@ -71,7 +71,7 @@ def say_who_writes(node: Snapshot, key: str, refused: OSError | None) -> None:
     """Warn that nothing is written, and say who is writing."""
     if refused is not None:
         log.warning(
-            "snapshot %s: nothing can be written there (%s): what stands there is read, the rest is "
+            "snapshot %s: nothing can be written there (%s): what is there is read, the rest is "
             "computed in each epoch",
             node.path,
             refused,
@@ -85,11 +85,11 @@ def incomplete(path: str, key: str, pipeline: Any) -> str:
     """Return the message for ``mode="read"`` when no snapshot is complete."""
     catalog = Catalog(path)
     prefix, keys = catalog.best_run(key, living=True), catalog.keys()
-    have = "nothing of it stands there"
+    have = "nothing of it is there"
     if prefix is not None:
         have = f"{prefix.next:,} elements are durable"
     elif keys and key not in keys:
-        have = f"another one stands there; what changed: {_changed(catalog, pipeline)}"
+        have = f"there is one of another pipeline; what changed: {_changed(catalog, pipeline)}"
     return (
         f"{path}: mode='read' needs a complete snapshot of this pipeline ({key}), and {have}; "
         "run it once with mode='auto', or `tundish snapshot write`"

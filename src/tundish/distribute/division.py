@@ -279,7 +279,7 @@ def _check_widths(root: Operator, made: Operator) -> None:
     while node is not made:
         if node.reorders:
             raise ValueError(
-                f"padded_batch({size}) gives batches of different widths, and behind {node.label} a short "
+                f"padded_batch({size}) gives batches of different widths, and after {node.label} a short "
                 "one may come before others: a step of this process would be put together of both. Say "
                 f"drop_remainder=True, give padded_shapes without None, put {node.label} before "
                 "padded_batch, or shard by DATA"

@@ -197,14 +197,14 @@ def test_a_pipeline_that_cannot_be_divided_is_refused_before_work(
 ) -> None:
     assert write(file, "divided", "--shard", "0/4") == USAGE
     told = capsys.readouterr().err
-    assert "batch looks across the border" in told
-    assert "above the snapshot" in told
+    assert "batch depends on elements of two ranges" in told
+    assert "after the snapshot" in told
     assert not Path("kept").exists()
 
 
 def test_one_without_end_is_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert write(file, "endless") == USAGE
-    assert "put take(n) behind it" in capsys.readouterr().err
+    assert "put take(n) after it" in capsys.readouterr().err
 
 
 def test_one_that_somebody_else_writes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,9 +54,9 @@ def test_a_null_names_all_columns_that_need_a_default(tmp_path: Path) -> None:
     reader.close()
 
     assert problems == [
-        "column 'b' (int64) is null, 'a' (int64) in other rows; defaults={'b': ..., 'a': ...} says what stands for them",
-        "column 'a' (int64) is null, 'b' (int64) in other rows; defaults={'a': ..., 'b': ...} says what stands for them",
-        "columns 'a' (int64), 'b' (int64) are null; defaults={'a': ..., 'b': ...} says what stands for them",
+        "column 'b' (int64) is null, 'a' (int64) in other rows; defaults={'b': ..., 'a': ...} sets a value for them",
+        "column 'a' (int64) is null, 'b' (int64) in other rows; defaults={'a': ..., 'b': ...} sets a value for them",
+        "columns 'a' (int64), 'b' (int64) are null; defaults={'a': ..., 'b': ...} sets a value for them",
     ]
 
 

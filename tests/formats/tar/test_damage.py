@@ -170,7 +170,7 @@ def pax(*records: bytes) -> bytes:
         ),
         (
             with_field(with_field(member("g", b"12 path=b.x\n"), 156, b"g"), 0, b"g"),
-            "a header gives all members behind it the path b'b.x'",
+            "a header gives all members after it the path b'b.x'",
         ),
     ],
 )

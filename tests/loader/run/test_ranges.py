@@ -107,7 +107,7 @@ def augment(index: Any, rng: np.random.Generator) -> Any:
 def refused() -> Iterator[tuple[str, td.Dataset, str]]:
     numbers = td.Dataset.range(20)
     work = numbers.map(Tag(1))
-    above = "put it above the snapshot"
+    above = "put it after the snapshot"
     yield "shuffle", work.shuffle(5, seed=1), above
     yield "batch", work.batch(4), above
     yield "batch", work.batch(4).map(Tag(1)), above

@@ -144,7 +144,7 @@ def pipeline_of(
             path,
         )
         if found.upstream.cardinality == INFINITE_CARDINALITY:
-            raise Refusal(USAGE, f"{target} has no end: put take(n) behind it")
+            raise Refusal(USAGE, f"{target} has no end: put take(n) after it")
     except RangeError as error:
         raise Refusal(USAGE, f"{target}: {error}") from error
     except FingerprintError as error:

@@ -313,7 +313,7 @@ def test_a_lock_that_was_held_is_an_error_and_no_hang(made: Made) -> None:
     stalled = found[2]
 
     assert [each for each in found if each is not stalled] == [0, 1, 3, 4]
-    assert "waits for a lock that nobody will release" in str(stalled)
+    assert "waits for a lock that no thread will release" in str(stalled)
     assert "in waits" in stalled.detail
     assert "pytest" not in stalled.detail  # the consumer's frames, which a fork has too
 
