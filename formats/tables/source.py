@@ -39,7 +39,7 @@ def check_names(schema: Any) -> None:
     Raises
     ------
     UnicodeDecodeError
-        One is not.
+        A name is not valid UTF-8.
     """
     for field in schema:
         _check_field(field)

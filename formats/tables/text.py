@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tundish.formats.tables.columns import Bad
 
 FIRST_BYTES = 1 << 20
-"""Of so many bytes at the beginning of a file types are learnt."""
+"""The number of bytes at the beginning of a file from which types are inferred."""
 
 BLOCK_BYTES = 1 << 20
 """So much is parsed at once, where records are read one after another."""

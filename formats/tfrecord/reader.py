@@ -123,7 +123,7 @@ def places_of(file: ByteFile) -> np.ndarray:
 
 
 _LARGE = 1 << 15
-"""Records from so many bytes on are read each on its own, straight to where they stay."""
+"""The size in bytes from which a record is read on its own, straight to its final place."""
 
 
 @dataclass(frozen=True)

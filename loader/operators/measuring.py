@@ -48,7 +48,7 @@ class Measuring(Passing):
         raise NotImplementedError
 
     def tag_in(self, context: Context) -> str:
-        """Return the name under which elements are noted."""
+        """Return the tag under which the measurements are recorded."""
         return f"record_latency_{context.label(self.up)}" if self.tag is None else self.tag
 
     def evaluator(self, maker: Maker) -> Value:
@@ -93,7 +93,7 @@ class BytesProduced(Measuring):
 
 
 class MeasuredStream:
-    """A stream whose computed items are noted.
+    """A stream whose computed items are measured.
 
     The time of an element is from the first call that asked for it to the call that returned it.
     """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 COPY_BELOW = 65536
-"""Leaves of at most so many bytes are delivered as private copies: they pin no slot."""
+"""The largest leaf in bytes that is delivered as a private copy, which pins no slot."""
 
 SCALARS = frozenset(
     {

@@ -29,7 +29,7 @@ class Row:
 
     @property
     def note(self) -> Any:
-        """The noting operator's answer about the element."""
+        """The measurement that a noting operator took of the element."""
         return self.block.notes[self.row]
 
     def again(self) -> Made:

@@ -185,7 +185,7 @@ class Tuner:
         return None
 
     def _more(self, seen: Measure, *, anew: bool = False) -> WorkerForecast | None:
-        """Predict the gain of more workers, except numbers that were found useless; with `anew`, of all."""
+        """Predict the gain of more workers; skip numbers that were found useless, unless `anew`."""
         left = anew or (self._left > 0 and self._rejected < _REJECTED)
         if not left or not seen.workers:
             return None

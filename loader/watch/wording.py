@@ -103,7 +103,7 @@ def aligned(
     gap: str = "  ",
     width: Callable[[str], int] = len,
 ) -> list[str]:
-    """Return lines in columns as wide as their words.
+    """Return lines in columns, each as wide as its longest entry.
 
     Parameters
     ----------

@@ -276,7 +276,7 @@ class StreamTasks(ComputedTasks):
 
 
 def rows_per_task(stage: Stage, total: int, workers: int) -> int:
-    """Return the number of rows of a block in one task, for so many workers."""
+    """Return the number of rows of a block in one task, given the number of workers."""
     if stage.ragged:
         return total
     if stage.pace.row_s is None:

@@ -76,7 +76,7 @@ class LookAhead:
 
 
 def tasks_per_block(stage: Stage, workers: int) -> int:
-    """Return the number of tasks of a stage's block, for so many workers."""
+    """Return the number of tasks of a stage's block, given the number of workers."""
     if stage.group == 1:
         return 1
     return max(1, -(-stage.group // rows_per_task(stage, stage.group, workers)))

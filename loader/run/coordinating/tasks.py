@@ -28,7 +28,7 @@ class Tasks:
     """Whether what a worker had been given can be made by another."""
 
     def cut(self, block: Any, memory: Memory, quota: int, workers: int) -> list[Job]:
-        """Cut a block into tasks for so many workers; its slot may take `quota` bytes."""
+        """Cut a block into tasks for a number of workers; its slot may take `quota` bytes."""
         raise NotImplementedError
 
     def take_in(

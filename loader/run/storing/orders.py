@@ -236,7 +236,7 @@ class SnapshotWriter:
     Parameters
     ----------
     sync_bytes : int
-        A file is flushed to disk after every so many bytes, to keep commits short.
+        The number of bytes after which a file is flushed to disk, to keep commits short.
     """
 
     sync_bytes: int = 0

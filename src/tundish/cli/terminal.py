@@ -30,7 +30,7 @@ def say(text: str = "") -> None:
 
 
 def bold(text: str) -> str:
-    """Return a text in bold, which the eye should find first."""
+    """Return a text in bold, for what a reader should see first."""
     return _styled("1", text)
 
 
@@ -55,12 +55,12 @@ def _styled(code: str, text: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-    """Print rows under a head, as wide as their words.
+    """Print a table with a header row, each column as wide as its longest entry.
 
     Parameters
     ----------
     rows : sequence of sequence of str
-        The head first.
+        The header row first.
     right : sequence of int
         The columns to be set flush right: numbers.
     """
@@ -86,7 +86,7 @@ class ProgressLine:
         self._start = self._shown = time.perf_counter()
 
     def advance(self, count: int) -> None:
-        """Count so many items more."""
+        """Add to the number of items done."""
         self._done += count
         now = time.perf_counter()
         if live() and now - self._shown >= _EVERY_S:

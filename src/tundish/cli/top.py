@@ -77,12 +77,12 @@ def run(pid: int | None = None, *, once: bool = False, as_json: bool = False) ->
 
 
 class WatchedProcess:
-    """A process, and what was read of it so far.
+    """A process, and the measurements that were read from it so far.
 
     Parameters
     ----------
     pid : int
-        Which.
+        The id of the process.
 
     Raises
     ------

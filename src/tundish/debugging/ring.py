@@ -25,7 +25,7 @@ from tundish.loader.run.watching.tracing import notice
 VERSION = 1
 SUFFIX = ".dump"
 MOST_BYTES = 64 * 2**20
-"""A file of a ring is full with so many bytes, however few lines they are."""
+"""The size in bytes at which a file of a ring is full, however few lines it has."""
 
 
 def checked_line(text: str) -> bytes:

@@ -45,9 +45,9 @@ from tundish.testing.functions import Key
 __all__ = ["check", "main", "write"]
 
 TAKEN = (0, 2, 7)
-"""States are taken after so many elements."""
+"""The numbers of elements after which states are taken."""
 HALF = 5
-"""A half-written snapshot is left after so many elements."""
+"""The number of elements after which a half-written snapshot is left."""
 FORMS: dict[str, dict[str, Any]] = {
     "plain": {},
     "versioned": {"version": "1"},

@@ -129,7 +129,7 @@ def collect(
     iterator : iterator
         One that can go on after an error.
     limit : int
-        Stop after so many outcomes, errors included.
+        The number of outcomes after which to stop, errors included.
     exact : bool, default True
         As in `outcome_of`.
     spoil : bool, default True

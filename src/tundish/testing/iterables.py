@@ -58,7 +58,7 @@ def pulled(iterable: Any, limit: int = 20) -> list[Any]:
     iterable : iterable
         A shape, or a loader over one.
     limit : int
-        Take no more than so many outcomes.
+        The largest number of outcomes to take.
 
     Examples
     --------

@@ -72,7 +72,7 @@ def assert_workers_do_not_show(
     iteration : int
         Which iteration of the dataset: augmentation and shuffles differ from one to the next.
     limit : int
-        Compare so many elements at most; set it for a pipeline that never ends.
+        The largest number of elements to compare; set it for a pipeline that never ends.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def assert_resumes_anywhere(
     iteration : int
         Which iteration of the dataset: augmentation and shuffles differ from one to the next.
     limit : int
-        Look at so many elements at most; set it for a pipeline that never ends.
+        The largest number of elements to look at; set it for a pipeline that never ends.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def assert_survives_kills(
     seed : int
         Of the choices.
     limit : int
-        Look at so many elements at most.
+        The largest number of elements to look at.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def assert_caller_left_alone(dataset: Made, workers: int = 2, *, limit: int = LI
     workers : int
         How many workers run it.
     limit : int
-        Look at so many elements at most.
+        The largest number of elements to look at.
 
     Raises
     ------

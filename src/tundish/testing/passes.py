@@ -196,7 +196,7 @@ def assert_passes_do_not_show(
         Says how often what is upstream of a `cache` or a `snapshot` has computed so far, in this
         process. The first full pass completes what is kept, so the second must add nothing.
     limit : int
-        Look at so many elements at most; set it for a pipeline that never ends.
+        The largest number of elements to look at; set it for a pipeline that never ends.
 
     Raises
     ------

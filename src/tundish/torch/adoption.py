@@ -80,7 +80,7 @@ class AdoptionTrigger:
 
 
 def _keep_state(wrapper: Any, module: Any) -> None:
-    """Let ``save_state`` and ``load_state`` see to the loader."""
+    """Make ``save_state`` and ``load_state`` save and restore the loader."""
     dispatches = isinstance(wrapper, module.DataLoaderDispatcher)
     first = module.PartialState().process_index == 0
     wrapper.use_stateful_dataloader = first or not dispatches  # only the first one iterates that

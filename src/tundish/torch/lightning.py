@@ -17,19 +17,19 @@ _FRAMES = 8
 
 
 def fetched_ahead() -> tuple[int, bool] | None:
-    """Return what Lightning's fit loop has done with the loader's batches, if it is asking.
+    """Return how far Lightning's fit loop is ahead of training, if it is the caller.
 
     Returns
     -------
     (int, bool) or None
         How many batches were taken that the training step has not seen; whether the step has seen
-        the epoch's last one. None where it is not Lightning that asks.
+        the epoch's last one. None if the caller is not Lightning.
 
     Raises
     ------
     RuntimeError
-        Lightning asks, but not in the way of the versions that are known: a state would be of a
-        batch that no step has seen.
+        The caller is a version of Lightning that works otherwise than the known ones: a state
+        would be of a batch that no step has seen.
     """
     if not any(name in sys.modules for name in _PACKAGES):
         return None

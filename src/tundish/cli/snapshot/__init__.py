@@ -1,7 +1,7 @@
 """``tundish snapshot``: elements that are computed once and kept in files.
 
-Each action is a module here, imported when it is called: ``--help`` is immediate. Here are the ways in
-which it ends: a status for each, what is said of it, and the command to run again.
+Each action is a module here, imported when it is called: ``--help`` is immediate. This
+module has the ways in which a run ends: the exit status, the message, and the command to run again.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Case:
     modelled : bool
         Whether the reference knows the order of its elements.
     limit : int
-        Look at so many elements; for pipelines that never end.
+        The number of elements to look at; for pipelines that never end.
     stands : int or None
         Of one that keeps files: how many elements an iterator has taken before; None for all.
     """

@@ -105,7 +105,7 @@ class Basic:
         iteration : int
             Which iteration of the dataset object.
         limit : int
-            Stop after so many.
+            The number after which to stop.
         """
         items = self.items(Pass(iteration, self.numbers()))
         with poison.unsearched():
