@@ -1,6 +1,6 @@
 """Workloads measured in processes of their own, separate from the process that compares them.
 
-Two of them that make batches and hand them to nobody are a loader's compute bound: no loader can
+Two of them that make batches without sending them are a loader's compute bound: no loader can
 be faster. They run in the environment that workers get (one BLAS thread, glibc's malloc told to
 keep its memory), so that what differs is the transport alone. The benchmarks put every loader they
 compare into such a process, too.

@@ -34,12 +34,12 @@ def photographs(folder: str) -> Dataset:
 
 
 def show_kept() -> bool:
-    """Show an epoch that writes a snapshot, one that reads it, and a killed write that goes on.
+    """Show an epoch that writes a snapshot, one that reads it, and one that resumes a killed write.
 
     Returns
     -------
     bool
-        Whether all of them gave the same.
+        True if all of them gave the same bytes.
     """
     say(
         "The same pipeline with .snapshot(folder): the first epoch writes files, later ones read them."

@@ -233,7 +233,7 @@ class DistributedIterator:
             return to_state(self._kind, states, DistributedPlace(self._steps, self._ended))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to where a state was taken.
+        """Continue from the position of a state.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class DistributedIterator:
         Raises
         ------
         IncompatibleCheckpointError
-            It is of another dataset, or of another process of those that have their own files.
+            The state is of another dataset, or of another process, where processes have their own files.
         """
         states, place = from_state(self._kind, state)
         with self._lock:

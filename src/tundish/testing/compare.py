@@ -176,15 +176,15 @@ def collect(
 def one_more(expected: Sequence[Outcome], limit: int = LIMIT) -> int:
     """Return the number of outcomes to compare with a run that should be equal.
 
-    One more than that gave shows that this one continues; a run that delivers the same error for ever
-    ends there, too.
+    It is one more than the other run gave, so that a run that fails to end is noticed; a run that delivers
+    the same error for ever is cut there, too.
 
     Parameters
     ----------
     expected : sequence of Outcome
         What the other run gave.
     limit : int
-        How far that was looked at.
+        The largest number of outcomes that was taken from the other run.
 
     Examples
     --------

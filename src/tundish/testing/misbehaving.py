@@ -167,14 +167,14 @@ class Boxed:
 
 
 class Kept:
-    """A source of `n` records that it keeps: everyone gets the same.
+    """A source of `n` records that keeps them: reading an index again gives the same object.
 
     Parameters
     ----------
     n : int
-        How many.
+        The number of records.
     kind : str
-        Of what kind, as of `Become`.
+        The kind of a record, as of `Become`.
     """
 
     def __init__(self, n: int, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""`to_device`: batches are on the device before the loop asks for them, from page-locked slots."""
+"""`to_device`: copies batches to the device ahead of the loop, from page-locked slots."""
 
 from __future__ import annotations
 
