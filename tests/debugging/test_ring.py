@@ -27,9 +27,9 @@ ABOUT = {"role": "consumer", "mode": "SHAPE"}
 
 WRITER = """
 import sys
-from tundish.debugging.ring import Ring
+from tundish.debugging.ring import LineRing
 
-ring = Ring(sys.argv[1], int(sys.argv[2]), {"role": "worker", "mode": "SHAPE"})
+ring = LineRing(sys.argv[1], int(sys.argv[2]), {"role": "worker", "mode": "SHAPE"})
 text = ', "t": 1, "node": "map#1", "origin": null, "it": "1.0", "plan": "%s", "leaves": []}'
 n = 0
 while True:

@@ -19,6 +19,7 @@ from tundish.loader.run.stages.parallel import ParallelStage
 from tundish.loader.run.stages.recorded import SnapshotTee
 from tundish.loader.run.stages.streams import StreamStage
 from tundish.loader.run.watching.watched import meter_of
+from tundish.loader.watch.watch import StageMeter
 
 if TYPE_CHECKING:
     from tundish.loader.operators.batching import Batch
@@ -179,7 +180,8 @@ class ParallelPlanner(Planner):
     def batches(self, node: Batch, up: Machine) -> Machine:
         if isinstance(up, Unbatched):  # its rows are columns of this process
             label, watch = self.context.label(node), self.context.watch
-            return InlineBatches(node, up, label, watch=watch, meter=self.meter(node))
+            passed_on = StageMeter(label, (), "consumer")  # the stage that gives them counts them
+            return InlineBatches(node, up, label, watch=watch, meter=passed_on)
         if isinstance(up, (ParallelStage, SnapshotTee)):
             up.group = node.size
         return RowBatches(node, up, self.context.label(node))

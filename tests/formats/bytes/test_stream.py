@@ -146,7 +146,7 @@ def test_a_second_zlib_stream_is_an_error(tmp_path: Path) -> None:
         content, error = read_all(stream)
 
     assert content == LITTLE
-    assert "behind the end" in str(error)
+    assert "after the end" in str(error)
 
 
 @compressed

@@ -138,7 +138,7 @@ def test_a_spec_that_says_less(asked: Any, saved: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({**FOUND, "x": ArraySpec((None, 3), "int64")}, "int64.*of .*x.*there is .*int32"),
+        ({**FOUND, "x": ArraySpec((None, 3), "int64")}, "int64.* of .*x.*the files have .*int32"),
         ({**FOUND, "x": ArraySpec((2, 3), "int32")}, "x"),
         ({**FOUND, "x": ArraySpec((3,), "int32")}, "x"),
         ({"x": FOUND["x"]}, "element_spec has the structure"),

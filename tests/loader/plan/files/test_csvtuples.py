@@ -64,7 +64,7 @@ def test_defaults_of_python_numbers_are_of_64_bits(tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(b",\n")
 
     assert [x.dtype for x in next(iter(CsvDataset(tmp_path / "c", [0, 0.0])))] == [I8, F8]
-    with pytest.raises(RecordCorruptError, match=r"field 0 .double. is null; record_defaults says"):
+    with pytest.raises(RecordCorruptError, match=r"field 0 .double. is null; record_defaults sets"):
         next(iter(CsvDataset(tmp_path / "c", [np.zeros(0), F4(3)])))
 
 
