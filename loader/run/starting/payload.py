@@ -262,7 +262,8 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.met[id(met)] = met
         if kind is types.MethodType or kind is _CACHED:
             function = value.__wrapped__ if kind is _CACHED else value.__func__
-            self.met[id(function)] = function
+            if isinstance(function, types.FunctionType):  # not one of Cython's
+                self.met[id(function)] = function
         if isinstance(value, np.ndarray):
             return self._reduce_array(value)
         if type(value) is memoryview:

@@ -11,8 +11,10 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tundish import Dataset
 from tundish.loader.run.starting.payload import pack, unpack
 
 ROOT = Path(__file__).parents[4]
@@ -170,3 +172,11 @@ def test_a_view_of_a_dict_is_of_the_same_dict() -> None:
     inside["b"] = 2
 
     assert view == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize(
+    "function", [np.random.default_rng(1).permutation, np.random.RandomState(0).permutation]
+)
+def test_a_method_of_a_compiled_class_is_called_in_workers(function: Any) -> None:
+    with Dataset.range(1, 4).map(function).iterator(workers=2) as it:
+        assert [sorted(element.tolist()) for element in it] == [[0], [0, 1], [0, 1, 2]]
