@@ -115,8 +115,8 @@ def asked_start(context: Any) -> str | None:
     Parameters
     ----------
     context : multiprocessing.context.BaseContext or None
-        With ``spawn`` and ``forkserver`` workers have nothing of the consumer's but what they are
-        sent, as with the default start method.
+        With ``spawn`` and ``forkserver``, workers get only what they are sent, as with the default
+        start method.
     """
     if context is None or context.get_start_method(allow_none=True) != "fork":
         return None

@@ -108,8 +108,8 @@ class Loading:
         Returns
         -------
         dict
-            JSON, unless a sampler or an iterable dataset has a state that is none. It names no
-            worker and no rank (an iterable dataset's replicas aside, one a worker).
+            JSON, unless a sampler or an iterable dataset has a state that is not. It names no worker and
+            no rank; only of an iterable dataset it has one state for each worker's replica.
         """
         return self._state()
 

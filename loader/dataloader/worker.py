@@ -65,7 +65,7 @@ class LoaderWorker(Serving):
     seat : int
         The worker's id.
     luggage : Luggage
-        Receives the consumer's moment at each epoch.
+        Receives the consumer's settings and globals at each epoch.
     failed : Exception or None
         The error of ``worker_init_fn``: ``iter()`` raises it, and in the replacement of a dead worker
         it is the first batch's error.

@@ -149,9 +149,9 @@ def _is_iterator(kind: type) -> bool:
 
 
 def _stands_in_module(value: Any) -> str | None:
-    """Return the module of Python or a package to which a bound method belongs.
+    """Return the installed module in which a bound method is a global; None for the user's own methods.
 
-    An example is `random.random`: the state of its object is not a constant of a pipeline.
+    `random.random` is one: the state of its object is not a constant of a pipeline.
     """
     module = type(value.__self__).__module__
     found = getattr(sys.modules.get(module), getattr(value, "__name__", ""), None)

@@ -29,7 +29,7 @@ class InputReplicationMode(Enum):
 
 @dataclass(frozen=True)
 class InputOptions:
-    """The way in which input is distributed, in tf.distribute's words.
+    """Options of how input is distributed, as in tf.distribute.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ __all__ = ["prepare"]
 
 
 def prepare(accelerator: Any, *objects: Any, **options: Any) -> Any:
-    """``accelerator.prepare(*objects)``, after which our loaders are still ours.
+    """Call ``accelerator.prepare(*objects)`` and keep our loaders ours.
 
     Parameters
     ----------
