@@ -193,7 +193,7 @@ class RecordReader(ABC):
 
 @dataclass(frozen=True)
 class Format(ABC):
-    """How records are stored in a file: only arguments, which are sent to workers and compared."""
+    """A description of how records are stored in a file: only arguments, which are sent to workers and compared."""
 
     name: ClassVar[str] = ""
     """As its dataset is called: "TFRecordDataset"."""

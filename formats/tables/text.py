@@ -34,7 +34,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Grammar(ABC):
-    """How the rows of one file are stored in its lines.
+    """The form in which the rows of one file are stored in its lines.
 
     Attributes
     ----------

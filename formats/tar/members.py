@@ -139,7 +139,7 @@ class Member:
 
 @dataclass(slots=True)
 class _Extended:
-    """What headers before a member's own say about it, and the offset of the first of them."""
+    """The extended headers of a member, and the offset of the first of them."""
 
     start: int
     name: bytes | None = None

@@ -1,4 +1,4 @@
-"""What a loader's workers receive: the recipe once, and each epoch the consumer's changes."""
+"""The objects sent to a loader's workers: the recipe once, and each epoch the consumer's changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ADVICE = "make it in worker_init_fn=, make it when it is first needed, or use n
 
 
 class Outfit:
-    """What a loader's workers receive.
+    """The recipe and the changed settings and globals that are sent to a loader's workers.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How batches are made.
+    """A description of how batches are made.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Keeping:
-    """How a snapshot is stored; none of it changes the elements.
+    """Settings of how a snapshot is stored; none of it changes the elements.
 
     Parameters
     ----------

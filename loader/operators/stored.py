@@ -42,7 +42,7 @@ _READERS: WeakKeyDictionary[Found, Reader] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Found:
-    """What a process needs to open a complete snapshot.
+    """The data that a process needs to open a complete snapshot.
 
     Parameters
     ----------

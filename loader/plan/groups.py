@@ -38,7 +38,7 @@ class ExternalStatePolicy(Enum):
 
 
 class AutoShardPolicy(IntEnum):
-    """How a distributed dataset is divided over processes.
+    """A rule for how a distributed dataset is divided over processes.
 
     OFF: not at all. FILE: by input files; there must be at least one for each process. DATA: each process
     drops the elements of the others. AUTO: FILE if the plan begins with enough files, else DATA. HINT: at
@@ -133,7 +133,7 @@ class AutotuneOptions(Settings):
 
 @dataclass(kw_only=True, repr=False)
 class DistributeOptions(Settings):
-    """How `td.distribute` divides a dataset.
+    """Options of how `td.distribute` divides a dataset.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ def _size(name: str, value: Any) -> int | str:
 
 @dataclass(kw_only=True, repr=False)
 class Options(Settings):
-    """How a dataset is run; an option that is None is left to the library.
+    """Settings of how a dataset is run; an option that is None is left to the library.
 
     Options are given as arguments, or set as attributes, as in tf.data. A dataset keeps its own copy: later changes of the
     object do not affect it, and what `Dataset.options` returns cannot be changed.

@@ -1,4 +1,4 @@
-"""What a function's code reads from outside: names and chains of names, and their values."""
+"""The outside reads of a function's code: names and chains of names, and their values."""
 
 from __future__ import annotations
 

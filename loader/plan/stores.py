@@ -1,4 +1,4 @@
-"""What a function's code changes: names it stores to, objects it mutates, and attributes it reads from results."""
+"""The changes that a function's code makes: names it stores to, objects it mutates, and attributes it reads from results."""
 
 from __future__ import annotations
 

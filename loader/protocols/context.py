@@ -45,7 +45,7 @@ class Recording(Protocol):
 
 @dataclass(eq=False)
 class Context:
-    """What is constant over an iterator's life, and the same in every worker.
+    """The data that is constant over an iterator's life, and the same in every worker.
 
     Parameters
     ----------

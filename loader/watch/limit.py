@@ -66,7 +66,7 @@ _MOSTLY = 0.8  # of the time that functions take: CPU, or waiting
 
 @dataclass(frozen=True)
 class Limit:
-    """What keeps a pipeline from being faster.
+    """The resource that keeps a pipeline from being faster.
 
     Attributes
     ----------

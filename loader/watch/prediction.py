@@ -99,7 +99,7 @@ _UPPER = 0.92  # of a bucket's upper end: about its middle
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a change is predicted to gain.
+    """The predicted gain of a change.
 
     Attributes
     ----------
@@ -142,16 +142,8 @@ class Prediction:
         return f"{self.change}\n    {self.basis}"
 
 
-def noise_of(stats: Stats, model: float = MODEL_SPREAD) -> float:
-    """Return the relative uncertainty of a mean over few tasks, and of the model.
-
-    Parameters
-    ----------
-    stats : Stats
-        The measurements.
-    model : float
-        The relative uncertainty of the model.
-    """
+def noise_of(stats: Stats) -> float:
+    """Return the relative uncertainty of a mean over few tasks, and of the model."""
     square = 0.0
     busy_s = sum(stage.busy_s for stage in stats.stages) or 1.0
     for stage in stats.stages:
@@ -162,4 +154,4 @@ def noise_of(stats: Stats, model: float = MODEL_SPREAD) -> float:
             off = math.sqrt(variance / time.count) / time.mean_s
             square += (off * stage.busy_s / busy_s) ** 2
     few = 1 / max(1, stats.elements + stats.errors)
-    return min(1.0, math.hypot(model, 2 * math.sqrt(square), few))
+    return min(1.0, math.hypot(MODEL_SPREAD, 2 * math.sqrt(square), few))

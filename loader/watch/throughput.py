@@ -27,7 +27,7 @@ _AHEAD = 1.15  # times what the consumer takes, since both are uneven
 
 @dataclass(frozen=True)
 class EventSample:
-    """What happened in a short time.
+    """The counts of a short time.
 
     Attributes
     ----------

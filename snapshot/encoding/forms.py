@@ -119,7 +119,7 @@ def _is_odd(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Form:
-    """How elements of one structure are stored.
+    """The stored form of elements of one structure.
 
     Attributes
     ----------

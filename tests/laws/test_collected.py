@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tundish as td
+from tundish.loader.run.storing import live
 
 _Lock = threading.Lock
 
@@ -114,12 +114,7 @@ def recorded(folder: Path) -> Any:
 
 
 def computed(folder: Path) -> Any:
-    return td.Dataset.range(30).map(slowly).batch(4)
-
-
-def slowly(number: Any) -> np.ndarray:
-    time.sleep(0.02)  # so that workers are at something when their iterator is collected
-    return np.full(40_000, number)
+    return td.Dataset.range(30).map(lambda n: np.full(40_000, n)).batch(4)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -140,3 +135,25 @@ def test_garbage_is_closed_under_every_lock(
     assert taken
     assert repr(first) == repr(expected[0])
     assert rest
+
+
+def test_a_writer_may_be_left_behind_while_another_is_waited_for() -> None:
+    class Writer:
+        """A writer in whose end an iterator is collected that leaves another one behind."""
+
+        def __init__(self, left: list[Writer]) -> None:
+            self._left = left
+
+        def is_gone(self, timeout_s: float) -> bool:
+            while self._left:
+                live.linger("elsewhere", "key", [self._left.pop()])
+            return True
+
+    live.linger("another", "key", [Writer([Writer([])])])
+    waiting = threading.Thread(target=live.wait_for, args=("here", "key"), daemon=True)
+    waiting.start()
+    waiting.join(10)
+
+    assert not waiting.is_alive()
+    live.wait_for("elsewhere", "key")
+    assert not live._lingering

@@ -1,4 +1,4 @@
-"""What happens to the task that a worker had begun when it died."""
+"""The decision on the task that a worker had begun when it died."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_DEATHS = 3
 
 
 class Fate(Enum):
-    """How a task is done again."""
+    """A way to run a task again."""
 
     AGAIN = "as it is"
     SPLIT = "in blocks of one row, so that it is seen which one it was"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Tasks:
-    """How the blocks of a stage are computed."""
+    """The contract for computing the blocks of a stage."""
 
     block = "a block of rows for one batch"
     """What a block is called in errors."""

@@ -1,4 +1,4 @@
-"""What the workers of a dataset's iterator receive when they start."""
+"""The objects that the workers of a dataset's iterator receive when they start."""
 
 from __future__ import annotations
 

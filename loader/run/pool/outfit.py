@@ -1,4 +1,4 @@
-"""What worker processes receive: objects, preloaded modules, the moment."""
+"""The contents sent to worker processes: objects, preloaded modules, the moment."""
 
 from __future__ import annotations
 

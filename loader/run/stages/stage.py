@@ -31,7 +31,7 @@ class Pace:
 
 
 class Stage:
-    """What the coordinator knows of a stage.
+    """The base of all stages: the part that the coordinator knows.
 
     Parameters
     ----------

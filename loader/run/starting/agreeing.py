@@ -15,19 +15,19 @@ import pickle
 import sys
 from collections.abc import Iterable, Sequence
 from types import FunctionType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tundish.errors import ChangedGlobalsError
 from tundish.loader.plan.reaching import globals_read
-from tundish.loader.plan.reads import GlobalName
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.forms import form_of
 from tundish.loader.run.starting.globals import Entry, ImportedGlobal, found_here, shown
 from tundish.loader.run.starting.launcher import launcher
 
-_MOST_S = 30.0  # that another import may take
+if TYPE_CHECKING:
+    from tundish.loader.plan.reads import GlobalName
 
-Differing = Sequence[tuple[GlobalName, ImportedGlobal]]
+_MOST_S = 30.0  # that another import may take
 
 
 def entries_now(roots: Iterable[FunctionType | type], policy: str) -> tuple[Entry, ...]:
@@ -167,7 +167,7 @@ def import_again(fds: list[int], config: bytes) -> int:
 
 
 class Known(NamedTuple):
-    """What has been found out about one global.
+    """The findings about one global.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ _QUIT_S = 0.2  # for a zygote to end that was told to; then it and its workers a
 
 @dataclass(frozen=True)
 class Exit:
-    """How a worker ended.
+    """The end of a worker process: its exit code and what it wrote to stderr.
 
     Attributes
     ----------

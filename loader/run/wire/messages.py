@@ -33,7 +33,7 @@ class MessageKind(IntEnum):
 
 
 class ItemsForm(IntEnum):
-    """How a task names its elements."""
+    """The encoding of a task's elements."""
 
     RANGE = 0  # start and step
     INDICES = 1  # int64 in the tail

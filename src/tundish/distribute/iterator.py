@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ending:
-    """How processes agree on a number of steps.
+    """The agreement of processes on a number of steps.
 
     Attributes
     ----------

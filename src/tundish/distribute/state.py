@@ -26,7 +26,7 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class StateKind:
-    """What an iterator's states belong to.
+    """The owner of an iterator's states.
 
     Attributes
     ----------

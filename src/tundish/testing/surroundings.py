@@ -1,4 +1,4 @@
-"""What a run must leave unchanged: this process, and its resources."""
+"""The surroundings that a run must leave unchanged: this process, and its resources."""
 
 from __future__ import annotations
 
