@@ -61,6 +61,16 @@ MAY_IMPORT = {
     "loader.dataset": PLAN | {"loader.operators", "loader.run"},
     "loader.files": PLAN | {"formats", "loader.operators", "loader.dataset"},
     "loader.dataloader": PLAN | {"shm", "loader.operators", "loader.run", "loader.dataset"},
+    "loader.service": PLAN
+    | {
+        "shm",
+        "formats",
+        "snapshot",
+        "loader.operators",
+        "loader.run",
+        "loader.dataset",
+        "loader.dataloader",
+    },
 }
 
 

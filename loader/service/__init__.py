@@ -1,0 +1,4 @@
+"""The data service: a trainer's workers on other machines, and what starts, finds and shares them.
+
+May import all of `loader` but `loader.files`, and `shm`, `formats` and `snapshot`; nothing of `loader` imports it.
+"""

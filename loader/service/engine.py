@@ -1,0 +1,62 @@
+"""The five verbs by which the service asks for machines: `start`, `stop`, `watch`, `find` and `scale`.
+
+An engine runs agents: as processes here (`localengine`), as Ray's actors, or not at all (Kubernetes, Slurm, by
+hand), where agents come and go by themselves. It knows nothing of datasets or seats. An agent that an engine has
+started joins the dispatcher by itself, under the name that the engine gave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class AgentOrder:
+    """An agent that is wanted.
+
+    Attributes
+    ----------
+    dispatcher : str
+        The dispatcher's target, which the agent joins.
+    cores : int
+        The number of seats that it is to offer.
+    """
+
+    dispatcher: str
+    cores: int = 1
+
+
+class AgentEngine(Protocol):
+    """Runs agents. Each verb returns soon, except `watch`; none raises because an agent is gone."""
+
+    def start(self, order: AgentOrder, count: int = 1) -> list[str]:
+        """Begin to start agents, without waiting for them.
+
+        Returns
+        -------
+        list of str
+            Their names, unique for ever; each agent joins the dispatcher under its name.
+        """
+
+    def stop(self, names: Sequence[str]) -> None:
+        """Stop agents, with their workers; names that are gone are no error."""
+
+    def watch(self, timeout_s: float) -> list[str]:
+        """Wait until an agent has ended that was started and not stopped, at most so long.
+
+        Returns
+        -------
+        list of str
+            The names of those that ended since the last call; each is told once.
+        """
+
+    def find(self) -> list[str]:
+        """Return the names of the agents that run or start, those of an earlier dispatcher too, if they outlive one."""
+
+    def scale(self, agents: int) -> None:
+        """Tell how many agents are wished in all, for machines that come and go by wish (an autoscaler)."""
+
+    def close(self) -> None:
+        """Let go of the engine, and wake `watch`; agents that are to outlive it go on."""
