@@ -38,6 +38,7 @@ DATA = """Dataset DatasetSpec FixedLengthRecordDataset Iterator IteratorSpec Opt
 DISTRIBUTE = """InputContext InputContext.from_environment InputOptions InputReplicationMode DistributedDataset
     DistributedIterator DistributedValues local_results distribute_dataset distribute_datasets_from_function
     SimpleClusterResolver TFConfigClusterResolver SlurmClusterResolver KubernetesClusterResolver UnionResolver
+    GCEClusterResolver TPUClusterResolver
     cluster_resolver.ClusterResolver cluster_resolver.SimpleClusterResolver
     experimental_distribute_dataset experimental_local_results"""
 DEBUGGING = """check_numerics enable_check_numerics disable_check_numerics enable_dump_debug_info disable_dump_debug_info

@@ -17,10 +17,12 @@ from tundish.distribute import cluster_resolver
 from tundish.distribute.cluster_resolver import (
     ClusterResolver,
     ClusterSpec,
+    GCEClusterResolver,
     KubernetesClusterResolver,
     SimpleClusterResolver,
     SlurmClusterResolver,
     TFConfigClusterResolver,
+    TPUClusterResolver,
     UnionResolver,
 )
 from tundish.distribute.dataset import DistributedDataset
@@ -36,6 +38,7 @@ __all__ = [
     "DistributedDataset",
     "DistributedIterator",
     "DistributedValues",
+    "GCEClusterResolver",
     "InputContext",
     "InputOptions",
     "InputReplicationMode",
@@ -43,6 +46,7 @@ __all__ = [
     "SimpleClusterResolver",
     "SlurmClusterResolver",
     "TFConfigClusterResolver",
+    "TPUClusterResolver",
     "UnionResolver",
     "cluster_resolver",
     "distribute_dataset",

@@ -149,7 +149,7 @@ class ClusterResolver(ABC):
 
     Notes
     -----
-    tf.distribute's names. Nothing here connects to anything: `master` gives an address, and
+    tf.distribute's names. Nothing here connects to a task: `master` gives an address, and
     `input_context`, which is ours, what `distribute_dataset` wants.
     """
 
