@@ -98,6 +98,9 @@ class Context:
     probes: tuple[Probe, ...] = ()
     """The probes, which see every element."""
 
+    recruiting: Any = None
+    """Makes the source of this iterator's workers, as `WorkerSpec.recruiting` does; None for workers of this machine."""
+
     sampling: Any = None
     """Chooses when stages are timed, if this process computes them for the consumer."""
 

@@ -92,9 +92,9 @@ class BlockRows:
         root = self.block.root
         return [] if root is None else [root]
 
-    def told(self, first: int, stop: int) -> SharedRun:
+    def told(self, first: int, stop: int, *, by_value: bool = False) -> SharedRun:
         """Encode a range of the rows for a task."""
-        return run_told(self.block, first, stop)
+        return run_told(self.block, first, stop, by_value=by_value)
 
 
 class Braid:
@@ -128,12 +128,12 @@ class Braid:
         """The memory of the rows, to keep it alive."""
         return [root for source, _ in self._strands for root in source.roots()]
 
-    def told(self, first: int, stop: int) -> SharedBraid:
+    def told(self, first: int, stop: int, *, by_value: bool = False) -> SharedBraid:
         """Encode a range of the rows for a task: whole rounds of turns, and the range within them."""
         around = self._each * len(self._strands)
         begin, end = first // around, -(-stop // around)
         runs = [
-            source.told(at + begin * self._each, at + end * self._each)
+            source.told(at + begin * self._each, at + end * self._each, by_value=by_value)
             for source, at in self._strands
         ]
         return SharedBraid(runs, self._each, first - begin * around, stop - begin * around)

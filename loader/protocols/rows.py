@@ -37,11 +37,12 @@ class Row:
         value = self.block.element(self.row, copy=True)
         return Made(self.ref, value, self.block.notes.get(self.row))
 
-    def told(self) -> Any:
-        """Encode the item for a task."""
+    def told(self, *, by_value: bool = False) -> Any:
+        """Encode the item for a task; with `by_value`, for a worker without this shared memory."""
         block, row = self.block, self.row
         if (
-            block.layout is None
+            by_value
+            or block.layout is None
             or row in block.elements
             or block.slot is None
             or block.private is not None
@@ -52,7 +53,9 @@ class Row:
         return Shared(self.ref, block.slot, (layout.tree, layout.keys, layout.rows), row, extras)
 
 
-def run_told(block: Block, first: int, stop: int, refs: Any = None) -> SharedRun:
+def run_told(
+    block: Block, first: int, stop: int, refs: Any = None, *, by_value: bool = False
+) -> SharedRun:
     """Encode consecutive rows of a block for a task, with the block's refs or the given ones."""
     layout, slot = block.layout, block.slot
     assert layout is not None
@@ -62,7 +65,7 @@ def run_told(block: Block, first: int, stop: int, refs: Any = None) -> SharedRun
             refs = refs.tolist()
     where = None
     loose: list[Any] = []
-    if slot is not None and block.private is None:
+    if slot is not None and block.private is None and not by_value:
         where = (slot, layout.keys, layout.rows, first)
     for at, column in enumerate(block.columns):
         if column is None:
@@ -130,11 +133,11 @@ class Rows:
         ((block, first, stop, _),) = self.runs
         return Made(self.ref, block.batch(first, stop, copy=True))
 
-    def told(self) -> Any:
-        """Encode the batch for a task."""
+    def told(self, *, by_value: bool = False) -> Any:
+        """Encode the batch for a task; with `by_value`, for a worker without this shared memory."""
         if self.is_one:
             block, first, stop, _ = self.runs[0]
-            if block.slot is None or block.private is not None:
+            if by_value or block.slot is None or block.private is not None:
                 return Made(self._ref_or_number(), self.value)
             layout = block.layout
             assert layout is not None
@@ -144,9 +147,9 @@ class Rows:
         rows: list[Any] = []
         for block, first, stop, _ in self.runs:
             if block.layout is None or block.elements:
-                rows += [Row(0, block, k).told() for k in range(first, stop)]
+                rows += [Row(0, block, k).told(by_value=by_value) for k in range(first, stop)]
             else:
-                rows.append(run_told(block, first, stop, range(stop - first)))
+                rows.append(run_told(block, first, stop, range(stop - first), by_value=by_value))
         return Gather(self._ref_or_number(), rows)
 
     def _ref_or_number(self) -> Ref:

@@ -59,13 +59,18 @@ class ComputedTasks(Tasks):
         The node whose items are the stage's input.
     pass_ : int
         The number of `base`'s pass.
+    gathers : bool
+        True if the stage computes nothing: rows that lie in shared memory become a batch, at home.
     """
 
     _sizes = True
     """Whether the size of a row is learnt from layouts."""
 
-    def __init__(self, context: Context, node: Operator, base: Operator, pass_: int) -> None:
+    def __init__(
+        self, context: Context, node: Operator, base: Operator, pass_: int, *, gathers: bool = False
+    ) -> None:
         self._context, self._node, self._base, self._pass = context, node, base, pass_
+        self._gathers = gathers
         self._replays = any(n.replays for n in context.nodes)
 
     @property
@@ -134,18 +139,33 @@ class ComputedTasks(Tasks):
             job = Job(_new(Task, fields), tail, block, held=held, cost=rows * row_s)
             if items:
                 job.roots = roots_of_all(items)
+                job.home = self._gathers and bool(job.roots)
             jobs.append(job)
         return jobs
 
+    def by_value(self, job: Job, memory: Memory) -> bytes:
+        if not job.roots:
+            return memory.by_value(job.tail)
+        return b"\0" + self._piece(self._items(job), by_value=True).to_bytes()
+
+    def _items(self, job: Job) -> Sequence[Any]:
+        """Return the items of a task that was told them."""
+        refs, first = job.block.refs, job.task.first
+        items: Sequence[Any] = refs[first : first + job.task.rows]
+        return items if isinstance(refs, Pieces) else [as_ref(x) for x in items]
+
     def _encoded(self, items: Sequence[Any], memory: Memory) -> tuple[bytes, list[int]]:
         """Encode items as a tail, or as a tail that names the slot they were written to."""
+        return memory.told(self._piece(items))
+
+    def _piece(self, items: Sequence[Any], *, by_value: bool = False) -> Encoded:
         captured: dict[Any, Any] = {}
         if self._replays:
             context = self._context
             for item in items:
                 for node, p, n in replayed_elements(self._base, item, self._pass):
                     captured[context.index(node), p, n] = context.captured_value(node, p, n)
-        return memory.told(Encoded((tell_all(items), captured)))
+        return Encoded((tell_all(items, by_value=by_value), captured))
 
     # -- what workers answer -------------------------------------------------------------------
 
@@ -268,6 +288,9 @@ class StreamTasks(ComputedTasks):
         # One that cannot be opened, at first or again, gives no more elements.
         job.block.gone = job.progress is None
         return super().blame(job, error)
+
+    def _items(self, job: Job) -> Sequence[Any]:
+        return [job.block.inputs.item]
 
     def _origin(self, job: Job) -> str:
         block = job.block

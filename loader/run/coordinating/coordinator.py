@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.coordinating.lookahead import LookAhead
     from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.coordinating.planner import AheadRepeated
+    from tundish.loader.run.coordinating.tasks import Tasks
     from tundish.loader.run.pool.peers import Job, WorkerSpec
     from tundish.loader.run.stages.stage import Stage
     from tundish.loader.run.starting.launcher import Exit
@@ -219,7 +220,7 @@ class Coordinator:
             if self.feed() or self.moved:
                 pool.pump(0.0)  # to feed may have taken long: a generator is asked in here
                 return True
-        if pool.in_flight or pool.starts:
+        if pool.expects:
             return False
         if self.feed() or pool.in_flight:  # memory may have come back from a consumer
             return True
@@ -243,7 +244,7 @@ class Coordinator:
                 pool.pump(timeout_s)
                 waited_s += pool.waited_s
                 over = timeout_s is not None or self.moved or self._deferred
-                if over or not (pool.in_flight or pool.starts):
+                if over or not pool.expects:
                     return
         finally:
             ledger.waited(waited_s)
@@ -456,6 +457,11 @@ class Coordinator:
             else:
                 self._queue.append(job)
         self.submit()
+
+    def by_value(self, job: Job) -> bytes:
+        """Return the tail of a task for a worker that has no part in this process's memory."""
+        tasks: Tasks = job.block.stage.tasks
+        return job.tail if self.memory.ring is None else tasks.by_value(job, self.memory)
 
     def hand_out(self, jobs: list[Job]) -> None:
         """Send tasks for which there was no worker."""

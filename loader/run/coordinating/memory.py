@@ -182,6 +182,15 @@ class Memory:
             piece.write(target)
         return b"\1" + POINTER.pack(slot, nbytes), [slot]
 
+    def by_value(self, tail: bytes) -> bytes:
+        """Return a tail with the input itself, in the place of one that names a slot."""
+        if not tail[0]:
+            return tail
+        assert self.ring is not None
+        slot, nbytes = POINTER.unpack_from(tail, 1)
+        start = slot * self.ring.arena.stride
+        return b"\0" + memoryview(self.ring.arena.map)[start : start + nbytes]
+
     def let_go(self, job: Job) -> None:
         """Release the slots of a task's input."""
         held, job.held = job.held, []

@@ -159,7 +159,7 @@ class ParallelPlanner(Planner):
     def stage(self, node: Operator, base: Operator, up: Machine, pass_: int) -> Machine:
         owner = self._coordinator
         chain = node.noting or chain_base(node)[1] or defers(node)
-        tasks = ComputedTasks(self.context, node, base, pass_)
+        tasks = ComputedTasks(self.context, node, base, pass_, gathers=not chain)
         number = owner.define(0, tasks.definition, self.context.label(node))
         stage = ParallelStage(
             owner,

@@ -37,6 +37,10 @@ class Tasks:
         """Put a worker's answer into the block."""
         raise NotImplementedError
 
+    def by_value(self, job: Job, memory: Memory) -> bytes:
+        """Return the tail of a task for a worker that has no part in this process's memory."""
+        return memory.by_value(job.tail)
+
     def unreadable(self, job: Job, error: Exception) -> Exception:
         """Return the error of a row that cannot be unpickled."""
         return error

@@ -31,6 +31,7 @@ def crew_of_processes(
     policy: str = "ship",
     threads: int = 1,
     met: Sequence[Met] = (),
+    recruiting: Any = None,
 ) -> WorkerSpec:
     """Return the specification of worker processes.
 
@@ -50,8 +51,11 @@ def crew_of_processes(
         What to do about globals that were changed.
     met : sequence of functions and types
         The functions and types whose globals forked workers follow; for others, packing finds them.
+    recruiting : callable or None
+        Makes the source of workers; None for workers of this machine.
     """
-    start = start_method(start)
+    # What goes to another machine is a payload: nothing is forked there.
+    start = "zygote" if recruiting is not None else start_method(start)
     payload, modules = None, tuple[str, ...]()
     if start != "fork":
         launcher(threads, start).preload([entry.partition(":")[0]])  # while the parts are packed
@@ -70,6 +74,7 @@ def crew_of_processes(
         answer=lambda question: Agreement(config["moment"].entries, policy, threads, start).answer(
             question
         ),
+        recruiting=recruiting,
     )
 
 

@@ -14,12 +14,14 @@ from tundish.loader.run.watching.queueing import Runner, queued_s
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.run.starting.launcher import Exit, WorkerProcess
+    from tundish.loader.run.pool.recruiting import Recruiting
+    from tundish.loader.run.starting.launcher import Exit
     from tundish.loader.run.starting.payload import Met, Payload
     from tundish.loader.run.wire.messages import Done, Task
     from tundish.loader.watch.stats import WorkerStats
     from tundish.shm.channel import Channel
     from tundish.shm.layout import Layout
+    from tundish.shm.liveness import Poller
     from tundish.shm.memory import Arena
 
 _KILLED_S = 0.1
@@ -54,6 +56,8 @@ class WorkerSpec:
         Answers workers' questions; returns the answer, and warnings for the user.
     thread : callable or None
         If workers are threads: their main function, called with channel and arena.
+    recruiting : callable or None
+        Makes the source of workers; None for workers of this machine.
     """
 
     entry: str = ""
@@ -66,6 +70,7 @@ class WorkerSpec:
     met: tuple[Met, ...] = ()
     answer: Callable[[bytes], tuple[bytes, list[str]]] | None = None
     thread: Callable[[Channel, Arena | None], None] | None = None
+    recruiting: Callable[[WorkerSpec, Arena | None, Poller], Recruiting] | None = None
 
 
 @dataclass(eq=False)
@@ -90,6 +95,8 @@ class Job:
         The seat of the only worker that may do it; None for any.
     is_order : bool
         True if it is an order for a writer.
+    home : bool
+        True if only a worker of this machine may do it, since its input lies in shared memory and would go to and fro.
     progress : int or None
         The element that was begun last, if the worker was asked to report it.
     held : list of int
@@ -106,6 +113,7 @@ class Job:
     prefer: Any = None
     seat: int | None = None
     is_order: bool = False
+    home: bool = False
     progress: int | None = None
     held: list[Any] = field(default_factory=list)
     roots: list[Any] = field(default_factory=list)
@@ -123,6 +131,9 @@ class Owner(Protocol):
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
         """Handle a task that needs a larger slot, or one to itself."""
 
+    def by_value(self, job: Job) -> bytes:
+        """Return the tail of a task for a worker without the shared memory in which its input lies."""
+
     def hand_out(self, jobs: list[Job]) -> None:
         """Send tasks again for which there was no worker."""
 
@@ -130,10 +141,49 @@ class Owner(Protocol):
         """Handle the death of a worker that had these tasks; it had begun one of them."""
 
 
+class WorkerHandle(Protocol):
+    """The process of a worker, here or on another machine."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its id; None if it is not known, or of another machine."""
+        ...
+
+    @property
+    def sentinel(self) -> int | None:
+        """A descriptor that is readable when it has ended; None if there is none."""
+        ...
+
+    def kill(self) -> None:
+        """End it."""
+        ...
+
+    def wait_exit(self, timeout_s: float | None = None) -> Exit | None:
+        """Return how it ended; None if it has not."""
+        ...
+
+    def release(self) -> None:
+        """Release what is held of it."""
+        ...
+
+
 class Peer:
     """A worker as the coordinator sees it.
 
-    Its name is unique; its seat passes to its replacement.
+    The pool gives it a unique name; its seat passes to its replacement.
+
+    Parameters
+    ----------
+    channel : Channel
+        The coordinator's end.
+    seat : int
+        Its number among the workers that are there.
+    writes : bool
+        True if it is a writer, which only gets orders.
+    home : bool
+        True if it only gets tasks that need shared memory.
+    where : str or None
+        The machine that it is on, which does not have this one's shared memory; None for this one.
 
     Attributes
     ----------
@@ -141,8 +191,6 @@ class Peer:
         Seconds of work that it has; more while it starts.
     leaving : bool
         True if it exits when its tasks are done.
-    writes : bool
-        True if it is a writer, which only gets orders.
     tasks, rows, busy_s, cpu_s, since : int or float
         What it has done, and since when, by ``perf_counter``.
     queued_s : float
@@ -153,6 +201,7 @@ class Peer:
         "busy_s",
         "channel",
         "cpu_s",
+        "home",
         "jobs",
         "known",
         "layouts",
@@ -169,17 +218,27 @@ class Peer:
         "since",
         "tasks",
         "thread",
+        "where",
         "writes",
     )
 
-    def __init__(self, name: int, channel: Channel, seat: int, *, writes: bool) -> None:
-        self.name, self.channel, self.seat, self.writes = name, channel, seat, writes
+    def __init__(
+        self,
+        channel: Channel,
+        seat: int,
+        *,
+        writes: bool = False,
+        home: bool = False,
+        where: str | None = None,
+    ) -> None:
+        self.name, self.channel, self.seat = 0, channel, seat
+        self.writes, self.home, self.where = writes, home, where
         self.leaving = False
         self.load = _STARTING_S
         self.tasks = self.rows = 0
         self.busy_s = self.cpu_s = self.queued_s = 0.0
         self.since = time.perf_counter()
-        self.process: WorkerProcess | None = None
+        self.process: WorkerHandle | None = None
         self.thread: threading.Thread | None = None
         self.jobs: deque[Job] = deque()
         self.known: set[int] = set()
@@ -208,7 +267,9 @@ class Peer:
         return max(0.0, queued_s(*runner) - self.queued_s)
 
     def runner(self) -> Runner | None:
-        """Return the worker's process and thread; None before it is up."""
+        """Return the worker's process and thread; None before it is up, and on another machine."""
+        if self.where is not None:
+            return None
         if self.thread is not None:
             native = self.thread.native_id
             return None if native is None else Runner(os.getpid(), native)

@@ -16,14 +16,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
-from tundish.loader.run.pool.recruiting import (
-    LAUNCHER,
-    SHORT,
-    Recruiting,
-    check_spare,
-    descriptors_for,
-    too_many,
-)
+from tundish.loader.run.pool.local import LocalRecruiting
+from tundish.loader.run.pool.peers import Peer
+from tundish.loader.run.pool.recruiting import SHORT, check_spare, descriptors_for, too_many
 from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.starting.launcher import Exit
 from tundish.loader.run.starting.payload import loads_exception
@@ -35,7 +30,8 @@ from tundish.shm.liveness import Poller
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
-    from tundish.loader.run.pool.peers import Job, Owner, Peer, WorkerSpec
+    from tundish.loader.run.pool.peers import Job, Owner, WorkerSpec
+    from tundish.loader.run.pool.recruiting import Recruiting
     from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.watch.stats import WorkerStats
@@ -84,7 +80,7 @@ class Pool:
         trace: Trace | None = None,
     ) -> None:
         self.size, self._crew, self._owner = size, crew, owner
-        self._writers = writers
+        self._writers, self._homes, self._names = writers, 0, 0
         self._stages: dict[int, bytes] = {}
         self._layouts: dict[bytes, Layout] = {}
         self._peers: list[Peer] = []
@@ -110,7 +106,8 @@ class Pool:
         self._trace = trace
         try:
             self._poller = Poller()
-            self._recruiting = Recruiting(crew, arena, self._poller)
+            recruiting = crew.recruiting or LocalRecruiting
+            self._recruiting: Recruiting = recruiting(crew, arena, self._poller)
         except BaseException:
             if crew.payload is not None:
                 crew.payload.close()
@@ -126,9 +123,12 @@ class Pool:
 
     def _fill(self) -> None:
         """Start workers up to the wanted number."""
-        for writes, count in ((False, self.size), (True, self._writers)):
-            for _ in range(count - len(self._of(writes=writes))):
-                self._start(writes=writes)
+        for _ in range(self.size - self._here):
+            self._start()
+        for _ in range(self._writers - len(self.writing)):
+            self._start(writes=True)
+        for _ in range(self._homes - sum(peer.home for peer in self._peers)):
+            self._start(home=True)
 
     def _check_spare(self) -> None:
         """Raise before descriptors run out: each new worker sends one more, and the consumer needs some."""
@@ -144,9 +144,10 @@ class Pool:
             self.starts.append(time.monotonic() + _BACK_OFF_S[-1])
             raise
 
-    def _of(self, *, writes: bool) -> list[Peer]:
-        """Return the workers, or the writers, that are to stay."""
-        return [p for p in self._peers if p.writes == writes and not p.leaving]
+    @property
+    def _staying(self) -> list[Peer]:
+        """The workers that compute and are to stay."""
+        return [p for p in self._peers if not (p.writes or p.home or p.leaving)]
 
     def resize(self, size: int) -> None:
         """Change the number of workers: start new ones, or let the least loaded go when they are done.
@@ -165,20 +166,20 @@ class Pool:
                     raise
                 self.size = max(1, 3 * self._here // 4)  # the last descriptors are the consumer's
                 self._part()
-        orphans, self._orphans = self._orphans, []
-        if orphans:
-            self._owner.hand_out(orphans)
+        self._hand_out()
 
     def _part(self) -> None:
-        """Release surplus workers."""
-        for peer in sorted(self._of(writes=False), key=_LOAD)[: max(0, self._here - self.size)]:
+        """Release surplus workers, those first that are still on their way."""
+        for seat in sorted(self._recruiting.sought)[: max(0, self._here - self.size)]:
+            self._recruiting.withdraw(seat)
+        for peer in sorted(self._staying, key=_LOAD)[: max(0, self._here - self.size)]:
             peer.leaving = True
             if not peer.jobs:
                 self._let_go(peer)
 
     @property
     def _here(self) -> int:
-        return len(self._of(writes=False))
+        return len(self._staying) + len(self._recruiting.sought)
 
     def _let_go(self, peer: Peer) -> None:
         """Release a worker without tasks: it exits when its channel is closed."""
@@ -187,10 +188,17 @@ class Pool:
             peer.process.kill()
             peer.process.release()
 
-    def _start(self, *, writes: bool) -> None:
-        taken = {peer.seat for peer in self._peers}
+    def _start(self, *, writes: bool = False, home: bool = False) -> None:
+        taken = {peer.seat for peer in self._peers}.union(self._recruiting.sought)
         seat = next(seat for seat in itertools.count() if seat not in taken)
-        peer = self._recruiting.start(seat, writes=writes)
+        peer = self._recruiting.start(seat, writes=writes, home=home)
+        if peer is not None:
+            self._welcome(peer)
+
+    def _welcome(self, peer: Peer) -> None:
+        """Take a worker among the others."""
+        self._names += 1
+        peer.name = self._names
         self._watch_sentinel(peer)
         peer.channel.set_nonblocking()
         self._poller.register(peer.channel.fileno(), peer)
@@ -204,11 +212,11 @@ class Pool:
 
     def measured(self) -> tuple[WorkerStats, ...]:
         """Return the statistics of each worker that is alive."""
-        return tuple(peer.measured() for peer in self._peers if not peer.writes)
+        return tuple(peer.measured() for peer in self._peers if not (peer.writes or peer.home))
 
     def runners(self) -> list[Runner]:
         """Return the processes and threads of the workers that are up."""
-        found = (peer.runner() for peer in self._peers if not peer.writes)
+        found = (peer.runner() for peer in self._peers if not (peer.writes or peer.home))
         return [each for each in found if each is not None]
 
     def pids(self) -> list[int]:
@@ -220,12 +228,19 @@ class Pool:
     @property
     def starting(self) -> int:
         """The number of workers that have not reported ready."""
-        return sum(not (peer.ready or peer.writes) for peer in self._peers)
+        there = sum(not (peer.ready or peer.writes or peer.home) for peer in self._peers)
+        return there + len(self._recruiting.sought)
 
     @property
     def is_fresh(self) -> bool:
         """True if a worker has not done a task yet: the first ones import modules."""
-        return any(not (peer.tasks or peer.writes) for peer in self._peers)
+        return any(not (peer.tasks or peer.writes or peer.home) for peer in self._peers)
+
+    @property
+    def expects(self) -> bool:
+        """True if an answer is to come, or a worker for tasks that wait for one."""
+        coming = self._orphans and self._recruiting.due is not None
+        return bool(self.in_flight or self.starts or coming)
 
     def jobs(self) -> list[Job]:
         """Return all unanswered tasks."""
@@ -258,35 +273,34 @@ class Pool:
         before, self.cut = self.cut, True
         parts: dict[Peer, list[bytes]] = {}
         sizes: dict[Peer, int] = {}
-        peers: list[Peer] = []
-        writers: list[Peer] = []
-        for each in self._peers:
-            if not each.leaving:
-                (writers if each.writes else peers).append(each)
+        peers = self._staying
         for job in jobs:
-            if job.is_order:
-                peer = writers[0] if writers else None
-            elif job.seat is not None:
-                peer = next((p for p in peers if p.seat == job.seat), None)
-            else:
-                peer = job.prefer if job.prefer in peers else min(peers, key=_LOAD, default=None)
+            peer, tail = self._doer(job, peers), job.tail
+            if peer is not None and peer.where is not None and (job.held or job.roots):
+                try:
+                    tail = self._owner.by_value(job)
+                except Exception:  # noqa: BLE001 - of what cannot be sent: it is not, then
+                    job.home, job.prefer = True, None
+                    peer = self._doer(job, peers)
             if peer is None:
                 self._orphans.append(job)
                 continue
             task = job.task
+            if tail is not job.tail:
+                task = task._replace(tail=len(tail))
             out = parts.setdefault(peer, [])
             if task.stage not in peer.known:
                 peer.known.add(task.stage)
                 out.append(self._stages[task.stage])
             record = TASK.pack(*task)
-            size = sizes.get(peer, 0) + len(record) + len(job.tail) + 256
+            size = sizes.get(peer, 0) + len(record) + len(tail) + 256
             if size > _PACKET and out and len(out) > 1:
                 self._send(peer, b"".join(out))
                 out.clear()
-                size = len(record) + len(job.tail)
+                size = len(record) + len(tail)
             sizes[peer] = size
             out.append(record)
-            out.append(job.tail)
+            out.append(tail)
             peer.jobs.append(job)
             peer.load += job.cost
             job.prefer = peer
@@ -306,6 +320,23 @@ class Pool:
             if out:
                 self._send(peer, b"".join(out))
         self.cut = before
+
+    def _doer(self, job: Job, peers: list[Peer]) -> Peer | None:
+        """Return the worker for a task; None if there is none now."""
+        if job.is_order:
+            return next((p for p in self._peers if p.writes and not p.leaving), None)
+        if job.seat is not None:
+            return next((p for p in peers if p.seat == job.seat), None)
+        if job.home:
+            peers = [p for p in peers if p.where is None] or self._at_home()
+        return job.prefer if job.prefer in peers else min(peers, key=_LOAD, default=None)
+
+    def _at_home(self) -> list[Peer]:
+        """Return the worker of this machine that gathers what others elsewhere have computed."""
+        self._homes = 1
+        if not (any(peer.home for peer in self._peers) or self.starts):
+            self._refill()
+        return [peer for peer in self._peers if peer.home]
 
     def _send(self, peer: Peer, message: bytes) -> None:
         try:
@@ -328,7 +359,9 @@ class Pool:
         while True:
             while self._warnings:
                 warnings.warn(self._warnings.pop(0), stacklevel=callers_level())
-            soon_s = self._start_again(timeout_s) if self.starts else timeout_s
+            soon_s = timeout_s
+            if self.starts or self._recruiting.due is not None:
+                soon_s = self._start_again(timeout_s)
             for peer in self._peers:
                 if peer.sentinel is None:  # another pool may have taken in the news of it
                     self._watch_sentinel(peer)
@@ -339,8 +372,8 @@ class Pool:
             if self._trace is not None and soon_s is None:
                 self._trace.waited(waited_s)
             for source, readable, writable in found:
-                if source is LAUNCHER:
-                    self._recruiting.hear()
+                if type(source) is not Peer:
+                    self._hear(source)
                     continue
                 if source not in self._peers:
                     continue  # it has died meanwhile
@@ -351,19 +384,37 @@ class Pool:
             if soon_s is not None or self._owner.moved or not self.in_flight:
                 return
 
+    def _hear(self, source: object) -> None:
+        """Process news of workers that start; give those that have come the tasks that wait for them."""
+        found = self._recruiting.hear(source)
+        for peer in found:
+            self._welcome(peer)
+        if found:
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Send tasks again for which there was no worker."""
+        orphans, self._orphans = self._orphans, []
+        if orphans:
+            self._owner.hand_out(orphans)
+
     def _start_again(self, timeout_s: float | None) -> float | None:
         """Start workers whose retry is due; return how long to wait until the next is."""
         now = time.monotonic()
-        due = [t for t in self.starts if t <= now]
+        due = self._recruiting.due
+        if due is not None and due <= now:
+            self._recruiting.look()
+        again = any(t <= now for t in self.starts)
         self.starts = [t for t in self.starts if t > now]
-        if due:
+        if again:
             self._refill()
-        if self.starts:
-            soon = max(0.0, min(self.starts) - now)
+        due = self._recruiting.due
+        soonest = min(self.starts if due is None else [*self.starts, due], default=None)
+        if soonest is not None:
+            soon = max(0.0, soonest - now)
             timeout_s = soon if timeout_s is None else min(timeout_s, soon)
-        if due and self._orphans:
-            orphans, self._orphans = self._orphans, []
-            self._owner.hand_out(orphans)
+        if again:
+            self._hand_out()
         return timeout_s
 
     def _flush(self, peer: Peer) -> None:

@@ -1,141 +1,74 @@
-"""Starting of workers: processes started by the launcher, or threads; and checks of spare descriptors."""
+"""The source of a pool's workers, as the pool sees it; and checks of spare descriptors."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
 import os
-import pickle
 import sys
-import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
-from tundish.loader.run.pool.peers import Peer, WorkerSpec
-from tundish.loader.run.starting.kinship import this_as_parent
-from tundish.loader.run.starting.launcher import Launcher, Template, launcher
-from tundish.loader.run.wire.marks import shared_marks
-from tundish.shm.channel import Channel, default_kind
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from tundish.shm.liveness import Poller
-    from tundish.shm.memory import Arena
-
-LAUNCHER = object()
-"""The source by which a poller says that the launcher has news."""
+    from tundish.loader.run.pool.peers import Peer
 
 
-class Recruiting:
-    """Starts the workers of a pool.
+class Recruiting(Protocol):
+    """The source of a pool's workers. Nothing here waits.
 
-    Parameters
-    ----------
-    crew : WorkerSpec
-        The specification of workers.
-    arena : Arena or None
-        The shared memory.
-    poller : Poller
-        Reports under the token `LAUNCHER` that the launcher has messages.
+    A worker may be there at once, or be on its way: then its seat is among those that are sought, and the worker
+    is returned by `hear` when it has come.
     """
 
-    def __init__(self, crew: WorkerSpec, arena: Arena | None, poller: Poller) -> None:
-        self._crew, self._arena, self._poller = crew, arena, poller
-        self._kind = default_kind() if arena is not None else "stream"
-        self._names = 0
-        self._launcher: Any = None
-        self._launcher_fd: int | None = None
-        if crew.thread is None:
-            self._launcher = self._found()
-            self._watch()
+    @property
+    def sought(self) -> Collection[int]:
+        """The seats whose workers are on their way."""
+        ...
 
-    def _found(self) -> Launcher:
-        """Return the process's launcher; or one of this pool's own, which forks this process as it is now."""
-        crew = self._crew
-        if crew.objects is None:
-            return launcher(crew.threads, crew.start)
-        importlib.import_module(crew.entry.partition(":")[0])  # once, and not in each worker
-        return Template(crew.threads, crew.objects)
+    @property
+    def due(self) -> float | None:
+        """When to call `look`, by ``time.monotonic``; None if no worker is on its way."""
+        ...
 
-    def close(self, *, linger: bool) -> None:
-        """End the pool's own launcher with all its workers; with `linger`, when the last of those has ended."""
-        if isinstance(self._launcher, Template):
-            if linger:
-                self._launcher.leave()
-            else:
-                self._launcher.close()
+    def start(self, seat: int, *, writes: bool, home: bool) -> Peer | None:
+        """Start a worker; None if it is on its way.
 
-    def _watch(self) -> None:
-        fd = self._launcher.fileno()
-        if fd != self._launcher_fd:
-            if self._launcher_fd is not None:
-                self._poller.unregister(self._launcher_fd)
-            if fd is not None:
-                self._poller.register(fd, LAUNCHER)
-            self._launcher_fd = fd
+        Parameters
+        ----------
+        seat : int
+            Its seat.
+        writes : bool
+            True for a writer, which only gets orders.
+        home : bool
+            True for a worker on this machine that only gets tasks whose input lies in shared memory.
+        """
+        ...
+
+    def withdraw(self, seat: int) -> None:
+        """Seek no worker for a seat any more."""
+        ...
+
+    def look(self) -> None:
+        """Give up what has taken too long, and try again what is to be tried again."""
+        ...
 
     def pump(self) -> None:
-        """Process the launcher's reports: pids, sentinels and exits."""
-        if self._launcher is not None:
-            self._launcher.pump()
+        """Process what the processes' launcher has reported."""
+        ...
 
-    def hear(self) -> None:
-        """Process reports that the poller has announced; the launcher may have ended."""
-        self._launcher.pump()
-        self._watch()
+    def hear(self, source: object) -> list[Peer]:
+        """Process what the poller has announced; return the workers that have come.
 
-    def start(self, seat: int, *, writes: bool) -> Peer:
-        """Start a worker, without waiting."""
-        ours, theirs = Channel.pair(self._kind)
-        try:
-            return self._started(ours, theirs, seat, writes=writes)
-        except BaseException:
-            ours.close()
-            theirs.close()
-            raise
+        Parameters
+        ----------
+        source : object
+            The token that was registered with the poller.
+        """
+        ...
 
-    def _started(self, ours: Channel, theirs: Channel, seat: int, *, writes: bool) -> Peer:
-        self._names += 1
-        peer = Peer(self._names, ours, seat, writes=writes)
-        if self._crew.thread is not None:
-            peer.thread = threading.Thread(
-                target=self._crew.thread,
-                args=(theirs, self._arena),
-                name=f"tundish-worker-{peer.name}",
-                daemon=True,
-            )
-            peer.thread.start()
-        else:
-            self._launch(peer, theirs)
-        return peer
-
-    def _launch(self, peer: Peer, theirs: Channel) -> None:
-        crew, arena = self._crew, self._arena
-        if not self._launcher.alive:
-            if self._launcher_fd is not None:  # before the old one may be collected
-                self._poller.unregister(self._launcher_fd)
-                self._launcher_fd = None
-            self._launcher = self._found()
-            self._watch()
-        verified = shared_marks()
-        config = pickle.dumps(
-            {
-                **crew.config,
-                "channel": self._kind,
-                "stride": arena.stride if arena else 0,
-                "slots": arena.slots if arena else 0,
-                "verified": verified.stride if verified else 0,
-                "seat": peer.seat,
-                "writes": peer.writes,
-                "parent": this_as_parent(),
-                "inherits": crew.objects is not None,
-            }
-        )
-        files = [each for each in (arena, verified, crew.payload) if each is not None]
-        fds = [theirs.fileno(), *(each.fd for each in files)]
-        self._launcher.preload(crew.preload)
-        peer.process = self._launcher.start(crew.entry, fds, config)
-        theirs.close()
+    def close(self, *, linger: bool) -> None:
+        """Release what is held for starting workers; with `linger`, when the last of them has ended."""
+        ...
 
 
 if sys.platform != "win32":

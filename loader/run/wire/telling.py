@@ -54,12 +54,18 @@ def roots_of_all(items: Sequence[Any]) -> list[np.ndarray]:
     return [root for item in items for root in roots_of(item)]
 
 
-def tell_all(items: Sequence[Any]) -> list[Any]:
-    """Encode items: rows of one block together, those without a fixed size as one `InlineValues`."""
+def tell_all(items: Sequence[Any], *, by_value: bool = False) -> list[Any]:
+    """Encode items: rows of one block together, those without a fixed size as one `InlineValues`.
+
+    With `by_value` for a worker without this process's shared memory.
+    """
     told: list[Any] = []
     if isinstance(items, Pieces):
         for source, first, stop in items.stretches:
-            told += tell_all(source) if type(source) is list else [source.told(first, stop)]
+            if type(source) is list:
+                told += tell_all(source, by_value=by_value)
+            else:
+                told.append(source.told(first, stop, by_value=by_value))
         return told
     for item in items:
         if type(item) is Row:
@@ -72,13 +78,15 @@ def tell_all(items: Sequence[Any]) -> list[Any]:
                 else:
                     told.append(InlineValues([item.ref], [value]))
                 continue
-        told.append(tell(item))
+        told.append(tell(item, by_value=by_value))
     return told
 
 
-def tell(item: Any) -> Any:
+def tell(item: Any, *, by_value: bool = False) -> Any:
     """Encode an item."""
     kind = type(item)
     if kind is tuple:
-        return tuple([tell(x) for x in item])
-    return item.told() if kind is Row or kind is Rows or isinstance(item, TaskInput) else item
+        return tuple([tell(x, by_value=by_value) for x in item])
+    if kind is Row or kind is Rows:
+        return item.told(by_value=by_value)
+    return item.told() if isinstance(item, TaskInput) else item
