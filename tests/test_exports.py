@@ -26,6 +26,7 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "ExternalStateError": ("state_dict()", ("map#1: f calls random.random: ...",)),
     "CheckpointError": ("cut off at byte 12",),
     "IncompatibleCheckpointError": (("batch(64) here, batch(32) there", "no shuffle there"),),
+    "IncompatibleJobError": ("train", ("batch(64) here, batch(32) in the job",)),
     "IncompatibleSnapshotError": ("written by another pipeline",),
     "IncompleteSnapshotError": ("3 of 4 shards",),
     "NumericsError": ("map#1", "['x']", "float32", (4,), (1, 0, 2), ((0,), (2,)), "log (a.py:3)"),

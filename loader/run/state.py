@@ -128,7 +128,7 @@ def _check_plan(root: Operator, state: dict[str, Any]) -> None:
     if state["python"] != describe_interpreter():
         here, there = _without_code(here), _without_code(there)
     if here != there:
-        raise IncompatibleCheckpointError(tuple(_differences(here, there)))
+        raise IncompatibleCheckpointError(tuple(plan_differences(here, there)))
     share, saved = share_of(root), state.get("process")
     if share is not None and share != saved:
         whose = (
@@ -178,32 +178,33 @@ def _without_code(plan: Any) -> Any:
     return [_without_code(x) for x in plan] if isinstance(plan, list) else plan
 
 
-def _differences(here: list[Any], there: list[Any]) -> list[str]:
+def plan_differences(here: list[Any], there: list[Any], place: str = "in the state") -> list[str]:
+    """Return the differences of two descriptions of plans, a line each; `place` says where the other one is."""
     found = []
     if [n for n, _ in here] != [n for n, _ in there]:
         found.append(f"operators here: {' -> '.join(n for n, _ in here)}")
-        found.append(f"in the state:   {' -> '.join(n for n, _ in there)}")
+        found.append(f"{place + ':':<15} {' -> '.join(n for n, _ in there)}")
         return found
     for at, ((name, mine), (_, theirs)) in enumerate(zip(here, there, strict=True)):
         for key in sorted(set(mine) | set(theirs)):
-            found += _changes(f"{name}#{at}.{key}", mine.get(key), theirs.get(key))
+            found += _changes(f"{name}#{at}.{key}", mine.get(key), theirs.get(key), place)
     return found
 
 
-def _changes(what: str, mine: Any, theirs: Any) -> list[str]:
+def _changes(what: str, mine: Any, theirs: Any, place: str) -> list[str]:
     """Return the differences of an argument, none if it is equal."""
     if mine == theirs:
         return []
     if not isinstance(mine, dict) or not isinstance(theirs, dict):
-        return [f"{what}: {mine!r} here, {theirs!r} in the state"]
+        return [f"{what}: {mine!r} here, {theirs!r} {place}"]
     function = mine.get("function")
     if function is not None and function != theirs.get("function"):
-        return [f"{what}: {function} here, {theirs.get('function')} in the state"]
+        return [f"{what}: {function} here, {theirs.get('function')} {place}"]
     found = []
     for key in sorted(set(mine) | set(theirs)):
         if key == "code":
             if mine.get(key) != theirs.get(key):
                 found.append(f"{what}: the code of {function} has changed")
         else:
-            found += _changes(f"{what}.{key}", mine.get(key), theirs.get(key))
+            found += _changes(f"{what}.{key}", mine.get(key), theirs.get(key), place)
     return found

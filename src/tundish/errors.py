@@ -28,6 +28,7 @@
      │  ├ ExternalStateError               a pipeline holds state that cannot be saved
      │  └ IncompatibleCheckpointError      a state of another pipeline
      ├ FingerprintError
+     ├ IncompatibleJobError (ValueError)   a job of the data service with this name is another
      ├ ChangedGlobalsError (RuntimeError)  workers have other globals, and `Options.globals` is "error"
      └ CancelledError, InternalError       for the sake of code that names them: nothing raises them
 
@@ -79,6 +80,7 @@ __all__ = [
     "FailedPreconditionError",
     "FingerprintError",
     "IncompatibleCheckpointError",
+    "IncompatibleJobError",
     "IncompatibleSnapshotError",
     "IncompleteSnapshotError",
     "InternalError",
@@ -643,6 +645,28 @@ class FingerprintError(TundishError):
     def __str__(self) -> str:
         text = f"{self.path}: {self.what}" if self.path else self.what
         return text + "".join(f"\n  {remedy}" for remedy in self.remedies)
+
+
+class IncompatibleJobError(TundishError, ValueError):
+    """A job of the data service with this name has another dataset, or deals its elements otherwise.
+
+    Parameters
+    ----------
+    job : str
+        Its name.
+    differences : tuple of str
+        One line for each.
+    """
+
+    def __init__(self, job: str, differences: tuple[str, ...] = ()) -> None:
+        super().__init__(job, differences)
+        self.job = job
+        self.differences = tuple(differences)
+
+    def __str__(self) -> str:
+        lines = "\n  ".join(self.differences)
+        head = f"there is a job {self.job!r} already, and it is another"
+        return f"{head}:\n  {lines}\ngive the same dataset, or another job_name"
 
 
 class CancelledError(TundishError):
