@@ -107,12 +107,12 @@ def give(stream: Any, data: bytes | bytearray | memoryview) -> Steps[None]:
     at = 0
     while at < len(view):
         try:
-            at += stream.send(view[at : at + _PIECE], _NO_SIGNAL)
+            at += stream.send(view[at : at + _PIECE], NO_SIGNAL)
         except BlockingIOError:
             yield stream_waits(stream, write=True)
 
 
-_NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
+NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 def stream_waits(stream: Any, *, write: bool) -> bool:
@@ -208,6 +208,8 @@ def prove(stream: Any, token: bytes, where: str, *, dials: bool) -> Steps[None]:
     if not greeting.startswith(MAGIC):
         raise Refused(where, _stranger(greeting))
     theirs = greeting[len(MAGIC) :]
+    if theirs == mine:
+        raise Refused(where, "it sends back what it is sent, so it does not know the token")
     if dials:
         yield from give(stream, _proof(token, b"dials", theirs, mine))
         shown = yield from take(stream, NONCE)
