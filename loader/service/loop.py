@@ -24,7 +24,7 @@ _log = logging.getLogger("tundish.service")
 Call = Callable[[], object]
 
 
-class Timer:
+class DueCall:
     """A call that is due at some time.
 
     Attributes
@@ -53,7 +53,7 @@ class Loop:
         self._poll = select.poll()
         self._calls: dict[int, Callable[[int], object]] = {}
         self._masks: dict[int, int] = {}
-        self._timers: list[tuple[float, int, Timer]] = []
+        self._timers: list[tuple[float, int, DueCall]] = []
         self._numbers = itertools.count()
         self._soon: deque[Call] = deque()
         self._stopped = False
@@ -80,9 +80,9 @@ class Loop:
             del self._masks[fd]
             self._poll.unregister(fd)
 
-    def later(self, seconds: float, call: Call) -> Timer:
+    def later(self, seconds: float, call: Call) -> DueCall:
         """Call a function once, after a time."""
-        timer = Timer(call)
+        timer = DueCall(call)
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), timer))
         return timer
 
