@@ -29,6 +29,11 @@ class Counts:
             events.clear()
 
 
+def added(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
+    """Return the sums of two stages' counts by event."""
+    return {each: counts.get(each, 0) + more.get(each, 0) for each in {**counts, **more}}
+
+
 class Enumerated:
     """A stream of items numbered within their pass."""
 

@@ -170,8 +170,18 @@ class Traits(Node):
         """The number of elements to have ready ahead of the consumer; None if it does not say."""
         return None
 
+    @property
+    def outstanding(self) -> int | None:
+        """The largest number of blocks that may be on their way; None if it does not say."""
+        return None
+
     def several(self) -> Callable[[list[int]], Sequence[Any]] | None:
         """Return a function that reads several of its elements by index in one call, if there is one."""
+        return None
+
+    @property
+    def service(self) -> Any:
+        """The service that computes everything before it (`tundish.loader.run.placing.Service`); None if it names none."""
         return None
 
     @property

@@ -22,6 +22,7 @@ from tundish.loader.protocols.raised import Carried
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.evaluating.effective import effective
 from tundish.loader.run.parallelism import (
+    asked_workers,
     budget_of,
     how_many_workers,
     is_tuned,
@@ -37,6 +38,7 @@ from tundish.tracebacks import hide_frames
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
+    from tundish.loader.run.coordinating.placement import Staff
     from tundish.loader.run.optional import Optional
     from tundish.loader.run.storing.live import Setup
     from tundish.loader.run.watching.publishing import Reporter
@@ -113,12 +115,14 @@ class Iterator:
             # not written yet goes through memory that an engine may have made.
             self._finalizer = weakref.finalize(self, _close_all, self._box)
 
-    def _how_many(self, context: Context) -> int:
+    def _how_many(self, context: Context, staff: Staff | None) -> int:
         """Return the number of workers to start with, from the tuner if there is one."""
         if self._tuning is not None:
             return self._tuning.workers
         options = self._options
         if not is_tuned(context.root, options, self._workers):
+            if staff is not None:
+                return staff.seats()
             return how_many_workers(context.root, options, self._workers)
         # What most iterators never come to is imported where they do, here and below.
         from tundish.loader.run.starting.launcher import start_method  # noqa: PLC0415
@@ -128,8 +132,32 @@ class Iterator:
         apart = options.deadline is not None or options.worker_init is not None
         apart = apart or start_method(options.start) == "fork"  # as this process is now
         inline = not (apart or context.recorders)
-        self._tuning = Tuning(options, options.cores(usable_cores()), inline=inline)
+        cores = options.cores(usable_cores())
+        if staff is not None:
+            self._tuning = Tuning(options, staff.seats(), first=staff.local, inline=inline)
+            return self._tuning.workers
+        self._tuning = Tuning(options, cores, inline=inline)
         return self._tuning.workers
+
+    def _staff(self, context: Context) -> Staff | None:
+        """Return the seats of the service that the plan names; None if it names none, or none is to be used."""
+        if all(node.service is None for node in context.nodes) or in_worker():
+            return None
+        tuned_away = self._tuning is not None and not self._tuning.workers
+        if tuned_away or overruled() is not None or self._workers == 0:
+            return None
+        from tundish.loader.run.coordinating.placement import service_of  # noqa: PLC0415 - few have one
+
+        service = service_of(context.nodes)
+        if service is None:
+            return None
+        options = self._options
+        if self._executor == "thread":
+            raise ValueError(
+                "distribute() needs workers that are processes, and the executor is 'thread': leave out one of them"
+            )
+        asked = asked_workers(context.root, options, self._workers)
+        return service.staff(asked, options.cores(usable_cores()))
 
     @property
     def _engine(self) -> Engine:
@@ -155,7 +183,16 @@ class Iterator:
         context.live = setup.live
         context.watch = Watch(enabled=is_watched(self._options))
         context.probes = tuple(probe.bound(context) for probe in probes.active())
-        workers = self._how_many(context)
+        staff = self._staff(context)
+        try:
+            self._begin_with(context, staff, position)
+        except BaseException:
+            if staff is not None:
+                staff.close()
+            raise
+
+    def _begin_with(self, context: Context, staff: Staff | None, position: Any) -> None:
+        workers = self._how_many(context, staff)
         # A quarter of the budget is for decoded rows, and each worker has its part.
         context.room = budget_of(self._options, tuned=False) // (4 * max(1, workers))
         if workers and sys.platform == "win32":
@@ -166,7 +203,9 @@ class Iterator:
         else:
             from tundish.loader.run.parallelengine import ParallelEngine  # noqa: PLC0415
 
-            engine = ParallelEngine(context, self._options, workers, self._executor, self._tuning)
+            engine = ParallelEngine(
+                context, self._options, workers, self._executor, self._tuning, staff=staff
+            )
         self._box[:] = [engine]
         if self._reporter is not None:
             engine.reporter = self._reporter

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Machine
+    from tundish.loader.run.coordinating.placement import Staff
     from tundish.loader.run.pool.pool import Pool
     from tundish.loader.run.stages.stage import Stage
     from tundish.loader.run.watching.queueing import Runner
@@ -59,6 +60,8 @@ class ParallelEngine(Engine):
         The kind of worker.
     tuning : Tuning, optional
         Decides on the number of workers during the run.
+    staff : Staff, optional
+        The seats of a service; they are given back when the engine is closed.
     """
 
     def __init__(
@@ -68,9 +71,11 @@ class ParallelEngine(Engine):
         workers: int,
         executor: str,
         tuning: Tuning | None = None,
+        *,
+        staff: Staff | None = None,
     ) -> None:
         super().__init__(context, options, tuning)
-        self._executor = executor
+        self._executor, self._staff = executor, staff
         tuned = tuning is not None
         tables = any(node.record_files is not None for node in context.nodes)
         kept = workers * context.room if tables else 0
@@ -111,6 +116,8 @@ class ParallelEngine(Engine):
         self._trace = self._opened_trace(coordinator.workers)
         self._timed = self._timed or self._trace is not None
         crew = crew_of(self.context, self.options, self._executor, clocked=self._timed)
+        if self._staff is not None:
+            crew = self._staff.hired(crew)
         writers = min(1, len(self._recorders))
         self._pool = coordinator.open(crew, self._trace, writers=writers)
 
@@ -246,6 +253,8 @@ class ParallelEngine(Engine):
 
     def _resize(self, workers: int) -> None:
         if workers:
+            if self._staff is not None:
+                self._staff.want(workers)
             self._coordinator.resize(workers)
             if self.tuning is not None and self._coordinator.workers < workers:
                 self.tuning.bound(self._coordinator.workers)
@@ -253,8 +262,16 @@ class ParallelEngine(Engine):
             self.wanted = 0  # another engine's
 
     def _tick(self, now: float) -> None:
+        if self._staff is not None:
+            self._look_for_seats(self._staff)
         self._coordinator.tick(now)
         super()._tick(now)
+
+    def _look_for_seats(self, staff: Staff) -> None:
+        """Take the seats that have been dealt meanwhile, unless the tuner decides on them."""
+        seats = staff.seats()
+        if self.tuning is None and seats != self._coordinator.workers and seats:
+            self._coordinator.resize(seats)
 
     def pump(self) -> None:
         if self._pool is not None:
@@ -314,6 +331,8 @@ class ParallelEngine(Engine):
                 self._ledger.end()
                 self.reporter.end()
                 self._end(pool)
+            if self._staff is not None:
+                self._staff.close()
             self.context.close_files()
 
     def _end(self, pool: Pool) -> None:

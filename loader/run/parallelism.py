@@ -43,6 +43,15 @@ def how_many_workers(root: Operator, options: Options, asked: int | None) -> int
     return options.cores(usable_cores()) if count == AUTOTUNE else count
 
 
+def asked_workers(root: Operator, options: Options, asked: int | None) -> int | None:
+    """Return the number of workers that the caller, the options or the plan ask for; None if none of them does."""
+    count = asked if asked is not None else options.asked_workers
+    if count is None:
+        calls = [n for n in map(options.parallel_of, walk(root, running=True)) if n is not None]
+        count = AUTOTUNE if AUTOTUNE in calls else max(calls, default=None)
+    return count
+
+
 def is_tuned(root: Operator, options: Options, asked: int | None) -> bool:
     """Return True if the number of workers may change during a run: it is AUTOTUNE, and tuning is enabled."""
     return options.autotune.tunes and _asked(root, options, asked) == AUTOTUNE
@@ -52,15 +61,9 @@ def _asked(root: Operator, options: Options, asked: int | None) -> int:
     forced = overruled()
     if forced is not None:
         return forced
-    count = asked if asked is not None else options.asked_workers
-    running = list(walk(root, running=True))
-    if all(node.uncomputed for node in running):
+    if all(node.uncomputed for node in walk(root, running=True)):
         return 0  # nothing is to be computed: what stands in files is read where it is wanted
-    if count is not None:
-        return count
-    asked_for = map(options.parallel_of, running)
-    calls = [n for n in asked_for if n is not None]
-    return AUTOTUNE if AUTOTUNE in calls else max(calls, default=0)
+    return asked_workers(root, options, asked) or 0
 
 
 def writes_apart(context: Context) -> bool:

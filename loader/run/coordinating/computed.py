@@ -61,16 +61,25 @@ class ComputedTasks(Tasks):
         The number of `base`'s pass.
     gathers : bool
         True if the stage computes nothing: rows that lie in shared memory become a batch, at home.
+    home : bool
+        True if only workers of this machine may do them.
     """
 
     _sizes = True
     """Whether the size of a row is learnt from layouts."""
 
     def __init__(
-        self, context: Context, node: Operator, base: Operator, pass_: int, *, gathers: bool = False
+        self,
+        context: Context,
+        node: Operator,
+        base: Operator,
+        pass_: int,
+        *,
+        gathers: bool = False,
+        home: bool = False,
     ) -> None:
         self._context, self._node, self._base, self._pass = context, node, base, pass_
-        self._gathers = gathers
+        self._gathers, self._home = gathers, home
         self._replays = any(n.replays for n in context.nodes)
 
     @property
@@ -136,10 +145,12 @@ class ComputedTasks(Tasks):
                 MessageKind.TASK, kind, stage.number, block.number, slot, at, rows, block.total, have, may,
                 start, step, len(tail),
             )  # fmt: skip
-            job = Job(_new(Task, fields), tail, block, held=held, cost=rows * row_s)
+            job = Job(
+                _new(Task, fields), tail, block, held=held, cost=rows * row_s, home=self._home
+            )
             if items:
                 job.roots = roots_of_all(items)
-                job.home = self._gathers and bool(job.roots)
+                job.home = self._home or (self._gathers and bool(job.roots))
             jobs.append(job)
         return jobs
 
@@ -259,7 +270,15 @@ class StreamTasks(ComputedTasks):
             max(have, quota), stream.number, block.refs.first, len(tail),
         )  # fmt: skip
         cost = rows * (stage.pace.row_s or TASK_S)
-        job = Job(_new(Task, fields), tail, block, held=held, cost=cost, prefer=stream.peer)
+        job = Job(
+            _new(Task, fields),
+            tail,
+            block,
+            held=held,
+            cost=cost,
+            prefer=stream.peer,
+            home=self._home,
+        )
         job.roots = roots_of_all([stream.item])
         return [job]
 

@@ -30,9 +30,11 @@ class LookAhead:
     """
 
     def __init__(self, nodes: Iterable[Operator], *, tuned: bool) -> None:
+        nodes = list(nodes)
         asked = [n.prefetched for n in nodes if n.prefetched is not None]
         self._measures = tuned or AUTOTUNE in asked
         self._least = max([_LEAST_BLOCKS, *asked])
+        self._most = min((n.outstanding for n in nodes if n.outstanding is not None), default=None)
         self._look_at = 0.0
         self._before_all: dict[str, Histogram] = {}  # what tasks took before all workers were at it
 
@@ -43,6 +45,8 @@ class LookAhead:
         # What was learnt with fewer workers may leave some of more without a task, and nothing is learnt then.
         even = 2 + -(-5 * workers // (2 * tasks_per_block(stage, workers)))
         stage.window = max(self._least, even, stage.ahead, stage.least_window)
+        if self._most is not None:
+            stage.window = max(stage.least_window, min(stage.window, self._most))
         return stage.window
 
     def is_due(self, now: float) -> bool:

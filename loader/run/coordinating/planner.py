@@ -11,6 +11,7 @@ from tundish.loader.plan.node import walk
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.run.coordinating.computed import ComputedTasks, StreamTasks
+from tundish.loader.run.coordinating.placement import placement_of
 from tundish.loader.run.inline.batches import InlineBatches
 from tundish.loader.run.inline.planner import Planner
 from tundish.loader.run.inline.reference import open_inline, replays
@@ -19,6 +20,7 @@ from tundish.loader.run.stages.parallel import ParallelStage
 from tundish.loader.run.stages.recorded import SnapshotTee
 from tundish.loader.run.stages.streams import StreamStage
 from tundish.loader.run.watching.watched import meter_of
+from tundish.loader.run.wire.messages import CONTINUING
 from tundish.loader.watch.watch import StageMeter
 
 if TYPE_CHECKING:
@@ -105,6 +107,7 @@ class ParallelPlanner(Planner):
         )
         sequential = [n for n in self.context.nodes if n.sequential]
         self._sequential = {id(n) for top in sequential for n in walk(top)}
+        self._placement = placement_of(context.nodes)
         self._built: list[Stage | AheadRepeated] = []
         self._kept: list[Forgettable] = []
         self.context.replay = replays(options, coordinator.memory.budget)
@@ -157,18 +160,24 @@ class ParallelPlanner(Planner):
         return self._coordinator.memory.budget
 
     def stage(self, node: Operator, base: Operator, up: Machine, pass_: int) -> Machine:
-        owner = self._coordinator
-        chain = node.noting or chain_base(node)[1] or defers(node)
-        tasks = ComputedTasks(self.context, node, base, pass_, gathers=not chain)
-        number = owner.define(0, tasks.definition, self.context.label(node))
+        owner, placement = self._coordinator, self._placement
+        cut = None if placement is None else placement.cut(node)
+        if cut is not None:
+            up, base = self.stage(cut, base, up, pass_), cut
+        chain = cut is not None or node.noting or chain_base(node)[1] or defers(node)
+        home = placement is not None and placement.is_home(node, cut)
+        tasks = ComputedTasks(self.context, node, base, pass_, gathers=not chain, home=home)
+        flag = 0 if cut is None else CONTINUING
+        number = owner.define(flag, tasks.definition, self.context.label(node))
         stage = ParallelStage(
             owner,
             number,
             up,
             tasks=tasks,
             chain=chain,
-            ordered=self._in_order(node, base),
-            meter=meter_of(node, self.context, "workers"),
+            ordered=cut is not None or self._in_order(node, base),
+            meter=meter_of(node, self.context, "workers", cut),
+            continues=cut is not None,
         )
         self.keep(stage)
         return stage
@@ -188,7 +197,9 @@ class ParallelPlanner(Planner):
 
     def inners(self, node: FlatMap, up: Machine, base: Operator, pass_: int) -> Inners:
         owner = self._coordinator
-        tasks = StreamTasks(self.context, node, base, pass_)
+        placement = self._placement
+        home = placement is not None and not placement.is_served(node)
+        tasks = StreamTasks(self.context, node, base, pass_, home=home)
         number = owner.define(1, tasks.definition, self.context.label(node))
         stage = StreamStage(
             owner,

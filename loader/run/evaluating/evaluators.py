@@ -46,6 +46,7 @@ def compile_values(
     timer: Timer | None = None,
     *,
     hand: Hand = None,
+    computed: Operator | None = None,
 ) -> tuple[Value, Identity]:
     """Compile the evaluator of a node; its items may have been computed somewhere upstream.
 
@@ -61,9 +62,11 @@ def compile_values(
         Times each node.
     hand : callable, optional
         How an element made by a user's function is handed on: `lent`, `owned`, or None for as it is.
+    computed : Operator, optional
+        The node at which another stage has computed all items.
     """
     looks = context.looks if timer is None else (*context.looks, timer.look)
-    maker = EvaluatorMaker(context, open_inner, looks)
+    maker = EvaluatorMaker(context, open_inner, looks, computed)
     if top.noting:
         assert isinstance(top, Unary)
         return maker.noted(top), maker.identity(top.up)  # the items are its input's

@@ -49,6 +49,8 @@ class EvaluatorMaker:
         Opens the inner dataset of a `flat_map`.
     looks : sequence of callable
         Wrappers that are applied to each node's closure, the first one innermost.
+    computed : Operator, optional
+        The node at which another stage has computed all items.
     """
 
     def __init__(
@@ -56,14 +58,18 @@ class EvaluatorMaker:
         context: Context,
         open_inner: OpenInner,
         looks: Sequence[Look] = (),
+        computed: Operator | None = None,
     ) -> None:
         self.context, self.open_inner = context, open_inner
-        self.looks = looks
+        self.looks, self._computed = looks, computed
         self.hand: Hand = None
         """How whoever reads the node that is being compiled is to get its elements."""
 
     def value(self, node: Operator) -> Value:
         """Compile the evaluator of a node's own items."""
+        if node is self._computed:
+            changed = self.hand is not None
+            return lambda item, _: copy_element(item.value) if changed else item.value
         found = node.evaluator(self)
         if found is not None:
             return self.looked_at(node, found)

@@ -15,10 +15,11 @@ import numpy as np
 
 from tundish.loader.protocols.block import Block
 from tundish.loader.protocols.items import End, Failure, Made, NotReady, ref_of
-from tundish.loader.protocols.machines import Counts
+from tundish.loader.protocols.machines import Counts, added
 from tundish.loader.protocols.pieces import Pieces, RowChunk, mark_behind
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.protocols.rows import Row, Rows, as_ref
+from tundish.loader.protocols.state_parsing import own
 from tundish.loader.run.stages.overtaking import load_stage, with_left_out
 from tundish.loader.run.stages.stage import TASK_S, Stage
 
@@ -90,6 +91,8 @@ class ParallelStage(Stage):
         True to deliver elements in input order, False to deliver each as soon as it is ready.
     meter : StageMeter
         Counts what the stage delivers.
+    continues : bool, default False
+        True if it goes on with what another stage has computed of the same run of operators: in a state the two are one.
     """
 
     def __init__(
@@ -102,8 +105,10 @@ class ParallelStage(Stage):
         chain: bool,
         ordered: bool,
         meter: StageMeter,
+        continues: bool = False,
     ) -> None:
         super().__init__(number, tasks, meter)
+        self._continues = continues
         self._owner, self._up, self._chain = owner, up, chain
         self._queue: deque[Any] = deque()
         self._passing = 0  # how many of it are computed items, which are no block of this stage's
@@ -425,6 +430,9 @@ class ParallelStage(Stage):
         if not self._ordered:
             up, ahead = up
         below = with_left_out(self._up.dump(up), ahead)
+        if self._continues and counts and own(below, "counts"):
+            counts = added(below["counts"], counts)
+            below = below["up"]
         return {"counts": counts, "up": below} if counts else below
 
     def load(self, state: Any) -> None:

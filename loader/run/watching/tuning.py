@@ -48,6 +48,8 @@ class Tuning:
         The number of cores that may be used.
     inline : bool
         True if the consumer's process may compute, too.
+    first : int, optional
+        The number of cores that are used first, on this machine; the others are seats of a service.
 
     Attributes
     ----------
@@ -60,13 +62,17 @@ class Tuning:
     every_s = 0.1
     """How often it is looked whether another number of workers is better."""
 
-    def __init__(self, options: Options, cores: int, *, inline: bool) -> None:
+    def __init__(
+        self, options: Options, cores: int, *, inline: bool, first: int | None = None
+    ) -> None:
         asked = options.autotune
         least = asked.min_parallelism or 0
         most = options.threading.private_threadpool_size or max(_MOST, _PER_CORE * cores)
+        if first is not None:
+            most = cores  # a seat is one worker
         least = max(least, 0 if inline else 1)
         most = max(most, least, 1)
-        self.workers = min(most, max(1, least, asked.initial_parallelism or cores))
+        self.workers = min(most, max(1, least, asked.initial_parallelism or first or cores))
         self._inline = inline
         self.tuner = Tuner(cores, self.workers, least, most)
         self.changes: list[tuple[float, int]] = []

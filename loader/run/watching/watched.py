@@ -48,22 +48,26 @@ def stage_name(node: Operator, context: Context) -> str:
     return context.label(node)
 
 
-def meter_of(node: Operator, context: Context, where: str) -> StageMeter:
-    """Make the meter of the stage that ends at a node."""
+def meter_of(
+    node: Operator, context: Context, where: str, computed: Operator | None = None
+) -> StageMeter:
+    """Make the meter of the stage that ends at a node; `computed` is the node at which another stage ends."""
     if context.watch.is_inner:
         return context.watch.meter("", (), where)
-    nodes = [(context.label(each), each.calls, each.seeded) for each in evaluated(node)]
+    nodes = [(context.label(each), each.calls, each.seeded) for each in evaluated(node, computed)]
     return context.watch.meter(stage_name(node, context), nodes, where)
 
 
-def evaluated(node: Operator) -> Iterator[Operator]:
-    """Yield the nodes that a stage evaluates, from its source to its last."""
+def evaluated(node: Operator, computed: Operator | None = None) -> Iterator[Operator]:
+    """Yield the nodes that a stage evaluates, from its source to its last; none up to the one that is `computed`."""
+    if node is computed:
+        return
     if computes(node) and not (node.noting or node.elementwise):
         yield node  # it is made below: the stage only puts it where it is wanted
         return
     for up in node.inputs:
         within = up.elementwise and (node.elementwise or node.noting)
         if within or not computes(up):
-            yield from evaluated(up)
+            yield from evaluated(up, computed)
     if not node.transparent:
         yield node

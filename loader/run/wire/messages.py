@@ -45,6 +45,9 @@ class ItemsForm(IntEnum):
 WRITING = 2
 """The flag of a stage whose tasks are orders for a writer; 1: of one that reads streams."""
 
+CONTINUING = 3
+"""The flag of a stage whose items were computed at its base by another stage."""
+
 RECORD = struct.Struct("<BBHII")
 """kind, flag, stage, number, length of the tail: STAGE, HELLO, LAYOUT, PROGRESS, FATAL, ASK, TOLD."""
 

@@ -18,7 +18,7 @@ from tundish.loader.run.evaluating.evaluators import (
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.watching.timing import CLOCK_S, TASK_S, Timer, TimingSchedule
 from tundish.loader.run.watching.watched import evaluated, stage_name
-from tundish.loader.run.wire.messages import WRITING
+from tundish.loader.run.wire.messages import CONTINUING, WRITING
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
@@ -138,6 +138,8 @@ class Stages:
             return StageEvaluator(
                 lambda order, _: desk.do(order), identities(nodes[node], context), is_stream=False
             )
+        if is_stream == CONTINUING:
+            return self._continuing(nodes[node], nodes[base])
         if is_stream:
             flat_map: Any = nodes[node]
             made = compile_inner(flat_map, context, open_inner)
@@ -155,10 +157,25 @@ class Stages:
         ):  # one function, or none: what is timed is the task
             stage.turns = TimingSchedule(0.0, TASK_S)
         elif context.watch.enabled:
-            timer = Timer(context.watch.sample(stage.label))
-            stage.timed, _ = compile_values(nodes[node], context, open_inner, timer)
-            stage.turns = TimingSchedule(CLOCK_S * sum(1 for _ in evaluated(nodes[node])))
+            self._time(stage, nodes[node], None)
         return stage
+
+    def _continuing(self, node: Operator, computed: Operator) -> StageEvaluator:
+        """Compile a stage whose items another one has computed at a node."""
+        context = self._context
+        made = compile_values(node, context, self._open_inner, computed=computed)
+        stage = StageEvaluator(*made, is_stream=False)
+        stage.label = stage_name(node, context)
+        if context.watch.enabled:
+            self._time(stage, node, computed)
+        return stage
+
+    def _time(self, stage: StageEvaluator, node: Operator, computed: Operator | None) -> None:
+        """Add the evaluator that times each node."""
+        context = self._context
+        timer = Timer(context.watch.sample(stage.label))
+        stage.timed, _ = compile_values(node, context, self._open_inner, timer, computed=computed)
+        stage.turns = TimingSchedule(CLOCK_S * sum(1 for _ in evaluated(node, computed)))
 
 
 def compile_read(top: Operator, context: Context) -> Callable[[Sequence[Any], int], None] | None:

@@ -117,7 +117,7 @@ def divided(
     if policy is AutoShardPolicy.FILE:
         return _by_files(root, context, uneven, agreed=agreed)
     if policy is AutoShardPolicy.HINT:
-        root = _hinted(root, count, index)
+        root = hinted(root, count, index)
     told = count == 1 or agreed or root.cardinality == INFINITE_CARDINALITY
     if uneven in ("drop", "pad", "error") and not told:
         raise ValueError(_nobody_knows(uneven, f"with the policy {policy.name}"))
@@ -340,7 +340,14 @@ def _rows(node: Operator) -> int | None:
     return have if have >= 0 else None
 
 
-def _hinted(root: Operator, count: int, index: int) -> Operator:
+def hinted(root: Operator, count: int, index: int) -> Operator:
+    """Return the plan of one share, divided where the plan says so.
+
+    Raises
+    ------
+    ValueError
+        It says so nowhere.
+    """
     done: dict[int, Operator] = {}
 
     def rebuilt(node: Operator) -> Operator:

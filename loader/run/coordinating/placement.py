@@ -1,0 +1,131 @@
+"""Where stages are computed if a plan names a service: before that node on its machines, after it at home."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tundish.loader.plan.node import walk
+from tundish.loader.protocols.chains import computes, run_of
+from tundish.loader.run.watching.watched import evaluated
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Operator
+    from tundish.loader.run.pool.peers import WorkerSpec
+
+
+class Service(Protocol):
+    """The machines of a service, as an iterator uses them."""
+
+    def staff(self, asked: int | None, cores: int) -> Staff:
+        """Ask for seats.
+
+        Parameters
+        ----------
+        asked : int or None
+            The number of workers that the plan or its options ask for, AUTOTUNE included; None if neither does.
+        cores : int
+            Cores of this machine that AUTOTUNE may use.
+        """
+        ...
+
+
+class Staff(Protocol):
+    """The seats of one iterator, at home and on a service's machines. Nothing here waits but the first `seats`."""
+
+    local: int
+    """The number of seats on this machine, which come first."""
+
+    def seats(self) -> int:
+        """Return the number of seats there are now, those on this machine included."""
+        ...
+
+    def want(self, seats: int) -> None:
+        """Tell the service how many seats would be used, those on this machine included."""
+        ...
+
+    def hired(self, spec: WorkerSpec) -> WorkerSpec:
+        """Return the specification of workers who take the seats."""
+        ...
+
+    def close(self) -> None:
+        """Give the seats back."""
+        ...
+
+
+class Placement:
+    """The operators before a service's node, and where stages are cut.
+
+    Parameters
+    ----------
+    nodes : iterable of Operator
+        The plan's nodes.
+    """
+
+    def __init__(self, nodes: Iterable[Operator]) -> None:
+        tops = [node for node in nodes if node.service is not None]
+        self._served = {id(below) for top in tops for up in top.inputs for below in walk(up)}
+
+    def is_served(self, node: Operator) -> bool:
+        """Return True if a node is before a service's node."""
+        return id(node) in self._served
+
+    def is_home(self, node: Operator, computed: Operator | None) -> bool:
+        """Return True if a stage is to be computed at home; one that does both sides' work is, too.
+
+        Parameters
+        ----------
+        node : Operator
+            The stage's last node.
+        computed : Operator or None
+            The node at which another stage computes its items.
+        """
+        if self.is_served(node):
+            return False
+        inside = list(evaluated(node, computed))
+        return any(map(self._at_home, inside)) or not any(map(self.is_served, inside))
+
+    def _at_home(self, node: Operator) -> bool:
+        works = node.calls or node.noting or not (node.inputs or node.light)
+        return works and not self.is_served(node)
+
+    def cut(self, node: Operator) -> Operator | None:
+        """Return the node up to which a service computes a stage that goes on at home; None if one place computes it.
+
+        Only within a run of operators that handle elements one by one can a stage be cut. What is deferred behind a
+        change of order is computed together with what comes after.
+        """
+        run: list[Any] = [node, *run_of(node.inputs[0])] if node.noting else run_of(node)
+        ours = [each for each in run if self._at_home(each)]
+        if not ours:
+            return None
+        below: Operator = ours[-1].inputs[0]
+        if computes(below) and not below.elementwise:
+            return None  # it has been computed before the stage
+        inside = [each for each in evaluated(below) if not (each.light or each.choosing)]
+        served = bool(inside) and all(map(self.is_served, inside))
+        return below if served else None
+
+
+def placement_of(nodes: Iterable[Operator]) -> Placement | None:
+    """Return where a plan's stages are computed; None if it names no service."""
+    listed = list(nodes)
+    return Placement(listed) if any(node.service is not None for node in listed) else None
+
+
+def service_of(nodes: Iterable[Operator]) -> Service | None:
+    """Return the service that a plan names.
+
+    Raises
+    ------
+    ValueError
+        It names two.
+    """
+    found = list(dict.fromkeys(node.service for node in nodes if node.service is not None))
+    if len(found) > 1:
+        named = " and ".join(map(str, found))
+        raise ValueError(
+            f"one pipeline can be computed by one service, in one way, and this one names {named}: give the same "
+            "arguments to each distribute(), or iterate over one of the datasets separately"
+        )
+    return found[0] if found else None
