@@ -120,10 +120,13 @@ class Channel:
         return cls(ends[0], kind), cls(ends[1], kind)
 
     @classmethod
-    def adopt(cls, fd: int, kind: str) -> Channel:
-        """Make a channel from a received descriptor, which it then owns."""
-        os.set_inheritable(fd, False)
-        sock = socket.socket(fileno=fd)
+    def adopt(cls, fd: int | socket.socket, kind: str) -> Channel:
+        """Make a channel from a received descriptor, which it then owns; or from what has the methods of a socket."""
+        if isinstance(fd, int):
+            os.set_inheritable(fd, False)
+            sock = socket.socket(fileno=fd)
+        else:
+            sock = fd
         if sock.type != _type(kind):
             sock.close()
             raise ValueError(f"descriptor {fd} is not of a {kind} socket")

@@ -95,6 +95,15 @@ class Role:
     def attach(self, loop: Loop) -> None:
         """Take the loop in which it is called; the listener does this when it is made."""
 
+    def check(self, hello: Mapping[str, Any]) -> None:
+        """Raise if a request is refused before anything is sent for it.
+
+        Raises
+        ------
+        ValueError
+            Its text goes to the other end.
+        """
+
     def lacks(self, blobs: Mapping[str, int]) -> list[str] | None:
         """Return the digests of those blobs that are to be sent; None to be asked again when another connection has brought some.
 
@@ -123,7 +132,8 @@ class Role:
         Raises
         ------
         ValueError, OSError
-            The request is refused; its text goes to the other end.
+            The request is refused; its text goes to the other end. But a ``ConnectionError`` ends the connection
+            alone, and the other end may try again.
         """
         raise NotImplementedError
 
@@ -370,6 +380,7 @@ class Listener:
         self._got_on(each)
         try:
             role, blobs = self._understood(hello)
+            role.check(hello)
             wanted = yield from self._lacking(each, role, blobs)
         except (ValueError, OSError) as error:
             yield from self._refuse(each, error)
@@ -382,6 +393,8 @@ class Listener:
                 accepted.secret = secrets.token_bytes(32)
                 envelope["session"] = accepted.secret.hex()
             frame = framed(envelope)
+        except ConnectionError:  # it may try again
+            raise
         except (ValueError, OSError) as error:
             yield from self._refuse(each, error)
             return

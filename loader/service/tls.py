@@ -112,7 +112,7 @@ class TlsStream:
             except ssl.SSLError as error:
                 raise BrokenPipeError(str(error)) from error
 
-    def sendmsg(self, parts: Sequence[Any]) -> int:
+    def sendmsg(self, parts: Sequence[Any], ancillary: Sequence[Any] = (), flags: int = 0) -> int:
         """Send some of the first part, joined with those behind it if all are small."""
         views = [memoryview(part).cast("B") for part in parts]
         first = next((view for view in views if len(view)), None)
@@ -125,8 +125,8 @@ class TlsStream:
                 size += len(gathered[-1])
                 if size == _RECORD:
                     break
-            return self.send(b"".join(gathered))
-        return self.send(first)
+            return self.send(b"".join(gathered), flags)
+        return self.send(first, flags)
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """Receive into a buffer; return the number of bytes, 0 at the end."""

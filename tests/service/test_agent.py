@@ -1,0 +1,350 @@
+"""An agent: what it gives to workers, whose death ends whose, what it refuses, and what it keeps."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.service.listeners import OURS, TOKEN
+
+from tundish.loader.run.starting.control import scratch_file
+from tundish.loader.service import agent as agent_module
+from tundish.loader.service.agent import Agent, Payloads
+from tundish.loader.service.calling import Caller
+from tundish.loader.service.credentials import Address
+from tundish.loader.service.dialing import Dialed, Refused, dial
+from tundish.loader.service.handshake import digest_of
+
+CONFIG = b"a config"
+
+
+@pytest.fixture
+def agent() -> Iterator[Agent]:
+    with Agent("127.0.0.1", 0, OURS, payload_bytes=10_000_000) as made:
+        made.start()
+        yield made
+
+
+def seat(
+    address: Address, entry: str, payload: bytes | None = None, config: bytes = CONFIG, **ask: Any
+) -> Dialed:
+    digest = None if payload is None else digest_of(payload)
+    blobs: dict[str, Any] = {digest_of(config): config}
+    if digest is not None:
+        blobs[digest] = payload
+    request = {"entry": f"tests.service.entries:{entry}", "threads": 1, "digest": digest, **ask}
+    return dial(address, OURS, "seat", request, blobs, timeout_s=30)
+
+
+def exactly(dialed: Dialed, size: int) -> bytes:
+    dialed.socket.settimeout(20)
+    data = b""
+    while len(data) < size:
+        piece = dialed.socket.recv(size - len(data))
+        assert piece, f"ended after {data!r}"
+        data += piece
+    return data
+
+
+def pid_of(dialed: Dialed) -> int:
+    return int(exactly(dialed, 10))
+
+
+def told(dialed: Dialed) -> Any:
+    data = exactly(dialed, int.from_bytes(exactly(dialed, 8), "little"))
+    dialed.socket.close()
+    return pickle.loads(data)
+
+
+def ends(pid: int, within_s: float) -> float:
+    """Return the seconds until a process has ended."""
+    began = time.monotonic()
+    with contextlib.suppress(ProcessLookupError):
+        fd = os.pidfd_open(pid)
+        try:
+            assert select.select([fd], [], [], within_s)[0], f"{pid} is there after {within_s} s"
+        finally:
+            os.close(fd)
+    return time.monotonic() - began
+
+
+def until(done: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_worker_serves_the_very_connection(agent: Agent) -> None:
+    dialed = seat(agent.address, "echo")
+    assert dialed.answer == {"agent": agent.name, "worker": 1}
+    pid = pid_of(dialed)
+    assert pid not in (os.getpid(), 0)
+    dialed.socket.sendall(b"x" * 100_000)
+    assert exactly(dialed, 100_000) == b"x" * 100_000
+    assert agent.workers == 1
+
+    dialed.socket.close()
+    ends(pid, 10)
+    until(lambda: agent.workers == 0)
+
+
+@pytest.mark.parametrize("size", [None, 0, 1, 70_000, 3_000_000])
+def test_config_and_payload_come_whole(agent: Agent, size: int | None) -> None:
+    payload = None if size is None else os.urandom(size)
+    for _ in range(2):
+        config, given, _, _ = told(seat(agent.address, "tell", payload))
+        assert config == CONFIG
+        assert given == (payload or b"")
+    assert agent.seats.payloads.nbytes == (size or 0)
+
+
+def test_the_trainers_folder_and_path_are_taken_where_they_are(
+    agent: Agent, tmp_path: Path
+) -> None:
+    path = [str(tmp_path), "/no/such/folder"]
+    _, _, found, cwd = told(seat(agent.address, "tell", cwd=str(tmp_path), path=path))
+    assert found[-1] == str(tmp_path)
+    assert cwd == str(tmp_path)
+
+    _, _, found, cwd = told(seat(agent.address, "tell", cwd="/no/such/folder"))
+    assert cwd == str(Path.cwd())
+
+
+def test_a_large_payload_is_read_at_once_by_many(agent: Agent) -> None:
+    """It is sent once, and no copy of it is in the agent's own memory."""
+    payload = os.urandom(5_000_000)
+    seats = [seat(agent.address, "tell", payload, b"%d" % n) for n in range(4)]
+    for n, each in enumerate(seats):
+        config, given, _, _ = told(each)
+        assert (config, given) == (b"%d" % n, payload)
+    assert len(agent.seats.payloads) == 1
+
+
+def test_payloads_that_were_not_used_for_long_go(agent: Agent) -> None:
+    payloads = [os.urandom(4_000_000) for _ in range(3)]
+    for payload in (*payloads[:2], payloads[0], payloads[2]):
+        assert told(seat(agent.address, "tell", payload))[1] == payload
+
+    kept = [digest_of(payload) in agent.seats.payloads for payload in payloads]
+    assert kept == [True, False, True]
+    assert agent.seats.payloads.nbytes == 8_000_000
+    assert told(seat(agent.address, "tell", payloads[1]))[1] == payloads[1]
+
+
+def test_a_payload_beyond_the_bound_is_refused(agent: Agent) -> None:
+    with pytest.raises(Refused, match=r"10,000,000 bytes .* alone has 10,000,001: use np.memmap"):
+        seat(agent.address, "tell", bytes(10_000_001))
+
+
+def test_payloads_count_what_they_keep() -> None:
+    payloads = Payloads(10)
+    for digest, size in (("a", 4), ("b", 4), ("a", 4), ("c", 4), ("d", 10)):
+        payloads.keep(digest, scratch_file(bytes(size)), size)
+    assert "d" in payloads
+    assert (len(payloads), payloads.nbytes, payloads.use("a")) == (1, 10, None)
+    payloads.close()
+
+
+def test_paths_that_are_not_there_are_named(agent: Agent, tmp_path: Path) -> None:
+    there, missing = tmp_path / "there", [str(tmp_path / f"missing{n}") for n in range(7)]
+    there.touch()
+    with pytest.raises(Refused, match=r"missing0.*missing4' and 2 more: not on .*fsspec") as caught:
+        seat(agent.address, "tell", bytes(9_000_000), paths=[str(there), *missing])
+    assert agent.name in str(caught.value)
+    assert "there'" not in str(caught.value)
+    assert len(agent.seats.payloads) == 0  # nothing was sent for it
+
+    told(seat(agent.address, "tell", paths=[str(there)]))
+
+
+@pytest.mark.parametrize("ask", [
+    {"entry": 5}, {"entry": "nothing"}, {"entry": None}, {"threads": 0}, {"threads": "many"}, {"threads": True},
+    {"threads": 10**9}, {"preload": [5]}, {"paths": 5}, {"paths": [[]]}, {"path": {}}, {"digest": "f" * 32},
+    {"digest": 5},
+])  # fmt: skip
+def test_requests_that_are_none(agent: Agent, ask: dict[str, Any]) -> None:
+    request = {"entry": "tests.service.entries:tell", "threads": 1, "digest": None, **ask}
+    with pytest.raises(Refused):
+        dial(agent.address, OURS, "seat", request, {digest_of(CONFIG): CONFIG})
+    for blobs in ({}, {digest_of(data): data for data in (b"1", b"2", b"3")}):
+        with pytest.raises(Refused, match="blobs"):
+            dial(agent.address, OURS, "seat", {"entry": "a:b"}, blobs)
+    assert told(seat(agent.address, "tell"))
+
+
+def test_a_worker_that_fails_ends_its_connection(
+    agent: Agent, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """And why is known to who asks the agent."""
+    dialed = seat(agent.address, "fail")
+    dialed.socket.settimeout(20)
+    assert not dialed.socket.recv(1)
+    dialed.socket.close()
+    until(lambda: agent.seats.ended)
+    with Caller(agent.address, OURS, "agent") as calls:
+        end, _ = calls.call("ended", worker=dialed.answer["worker"])
+        assert end["code"] == 1
+        assert "ZeroDivisionError: of the worker" in end["stderr"]
+        assert calls.call("ended", worker=99) == ({}, [])
+        with pytest.raises(ValueError, match="not 'dance'"):
+            calls.call("dance")
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_a_killed_worker_is_noticed_by_the_trainer(agent: Agent) -> None:
+    dialed = seat(agent.address, "sleep")
+    pid = pid_of(dialed)
+    began = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    assert not dialed.socket.recv(1)
+    assert time.monotonic() - began < 1.0
+    dialed.socket.close()
+    until(lambda: agent.seats.ended and agent.seats.ended[-1]["code"] == -9)
+
+
+@pytest.mark.parametrize("kind", ["close", "reset"])
+def test_a_worker_that_sleeps_for_ever_goes_when_its_trainer_does(agent: Agent, kind: str) -> None:
+    dialed = seat(agent.address, "sleep")
+    pid = pid_of(dialed)
+    if kind == "reset":
+        dialed.socket.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, (1).to_bytes(4, sys.byteorder) + bytes(4)
+        )
+    dialed.socket.close()
+    assert ends(pid, 10) > 0.1
+    until(lambda: agent.workers == 0)
+
+
+def test_processes_that_a_worker_started_go_with_it(agent: Agent) -> None:
+    """They have inherited the connection: it ends all the same."""
+    dialed = seat(agent.address, "have_a_child")
+    child = pid_of(dialed)
+    (worker,) = [each for each in psutil.process_iter() if is_worker(each)]
+    worker.kill()
+    assert not dialed.socket.recv(1)
+    dialed.socket.close()
+    ends(child, 10)
+
+
+def is_worker(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.name() == "tundish-worker" and psutil.Process() in process.parents()
+    return False
+
+
+def test_a_trainer_that_leaves_before_its_worker_has_begun(agent: Agent) -> None:
+    for _ in range(5):
+        seat(agent.address, "sleep").socket.close()
+    until(lambda: agent.seats.started == 5 and agent.workers == 0)
+    assert [each["code"] for each in agent.seats.ended] == [-9] * 5
+
+
+def test_a_killed_zygote_is_replaced(agent: Agent) -> None:
+    dialed = seat(agent.address, "sleep")
+    pid = pid_of(dialed)
+    zygote = psutil.Process(pid).parent()
+    assert zygote is not None
+    zygote.kill()
+    assert not dialed.socket.recv(1)
+    dialed.socket.close()
+    ends(pid, 10)
+    assert told(seat(agent.address, "tell"))
+
+
+def test_closing_ends_the_workers() -> None:
+    changes = []
+    with Agent("127.0.0.1", 0, OURS, on_change=lambda: changes.append(1)) as made:
+        made.start()
+        dialed = seat(made.address, "sleep")
+        pid = pid_of(dialed)
+    ends(pid, 10)
+    with contextlib.suppress(ConnectionResetError):
+        assert not dialed.socket.recv(1)
+    dialed.socket.close()
+    assert changes
+
+
+AGENT = """
+import sys
+from tundish.loader.service.agent import Agent
+from tundish.loader.service.credentials import Credentials
+agent = Agent("127.0.0.1", 0, Credentials(sys.argv[1].encode()))
+print(agent.address[1], flush=True)
+agent.serve()
+"""
+
+
+@contextlib.contextmanager
+def agent_process() -> Iterator[tuple[subprocess.Popen[str], Address]]:
+    """An agent that is a process of its own."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *sys.path])}
+    with subprocess.Popen(
+        [sys.executable, "-c", AGENT, TOKEN.decode()],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environ,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process, ("127.0.0.1", int(process.stdout.readline()))
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_an_agent_that_ends_takes_its_workers_along(number: int) -> None:
+    with agent_process() as (process, address):
+        seats = [seat(address, "sleep") for _ in range(3)]
+        pids = [pid_of(each) for each in seats]
+        process.send_signal(number)
+        for each in seats:
+            with contextlib.suppress(ConnectionResetError):
+                assert not each.socket.recv(1)
+            each.socket.close()
+        for pid in pids:
+            ends(pid, 10)
+
+
+@pytest.mark.slow
+def test_an_agent_does_not_grow() -> None:
+    """Its memory and descriptors after 100 workers are those after 10."""
+    with agent_process() as (process, address):
+        looked = psutil.Process(process.pid)
+        sizes = []
+        for _ in range(10):
+            for _ in range(10):
+                told(seat(address, "tell", b"a payload" * 10_000))
+            until(lambda: len(looked.children(recursive=True)) == 1)
+            with Caller(address, OURS, "agent") as calls:
+                until(lambda: not calls.call("status")[0]["workers"])
+                sizes.append((looked.memory_info().rss, looked.num_fds()))
+    assert sizes[-1][1] == sizes[0][1]
+    assert sizes[-1][0] - sizes[0][0] < 1 << 20
+
+
+def test_it_tells_what_it_does(agent: Agent) -> None:
+    dialed = seat(agent.address, "sleep", b"payload")
+    pid = pid_of(dialed)
+    with Caller(agent.address, OURS, "agent") as calls:
+        status, _ = calls.call("status")
+    assert [each["pid"] for each in status["workers"]] == [pid]
+    assert (status["payloads"], status["payload_bytes"]) == (1, 7)
+    assert status["python"] == ".".join(map(str, sys.version_info[:2]))
+    dialed.socket.close()
+
+
+def test_how_long_a_worker_that_does_not_listen_stays() -> None:
+    assert agent_module._LEAVING_S == 0.3
