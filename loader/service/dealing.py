@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tundish.loader.service.credentials import Address
     from tundish.loader.service.dispatcher import (
-        Address,
         AgentHeard,
         DispatcherState,
         TrainerHeard,

@@ -13,13 +13,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tundish.errors import IncompatibleJobError
 from tundish.loader.run.state import plan_differences
 
+if TYPE_CHECKING:
+    from tundish.loader.service.credentials import Address
+
 JSON = Any
-Address = tuple[str, int]
 
 OWN = ""
 """The name of the dispatcher's own process where it serves jobs: an agent without seats."""
@@ -79,6 +81,8 @@ class AgentHeard:
     at: float
     host: str = ""
     versions: tuple[str, ...] = ()
+    told: str = ""
+    """Its address as it was configured, perhaps with a name; `address` has a number, which nobody has to look up."""
     serves: Mapping[str, Served] = field(default_factory=dict)
 
 
@@ -95,7 +99,6 @@ class TrainerHeard:
 
     name: str
     wanted: int
-    at: float
     held: tuple[Address, ...] = ()
     host: str = ""
     versions: tuple[str, ...] = ()
@@ -348,12 +351,10 @@ def superfluous(state: DispatcherState, agent: str) -> list[str]:
     ]
 
 
-def silent(state: DispatcherState, now: float, agent_s: float, trainer_s: float) -> list[Entry]:
-    """Decide which agents and trainers are gone, since they were not heard for so long."""
-    return [
-        *(AgentLeft(a.name) for a in state.agents.values() if a.name and now - a.at > agent_s),
-        *(TrainerLeft(t.name) for t in state.trainers.values() if now - t.at > trainer_s),
-    ]
+def silent(state: DispatcherState, now: float, patience_s: float) -> list[Entry]:
+    """Decide which agents are gone, since they were not heard for so long."""
+    agents = state.agents.values()
+    return [AgentLeft(a.name) for a in agents if a.name != OWN and now - a.at > patience_s]
 
 
 def unused(state: DispatcherState, now: float, timeout_s: float | None) -> list[Entry]:

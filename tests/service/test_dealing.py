@@ -34,7 +34,7 @@ def trainer(
     addresses = [(f"a{n}", 1) for n in range(9)]
     held = tuple(rng.choice(addresses) for _ in range(rng.randrange(6)))
     host, version = f"h{rng.randrange(3)}", (rng.choice(versions),)
-    return d.TrainerHeard(f"t{k}", rng.randrange(9), 0.0, held, host, version, rng.random() < 0.2)
+    return d.TrainerHeard(f"t{k}", rng.randrange(9), held, host, version, rng.random() < 0.2)
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -45,7 +45,7 @@ def test_each_gets_its_part(seed: int) -> None:
     agents = {a.address: a for a in state.agents.values()}
     assert set(found) == set(state.trainers)
 
-    load: Counter[d.Address] = Counter()
+    load: Counter[tuple[str, int]] = Counter()
     for name, seats in found.items():
         who = state.trainers[name]
         mine = [a for a in agents.values() if a.versions == who.versions and a.cores]
@@ -123,9 +123,9 @@ def test_its_own_host_first_then_where_most_is_to_spare() -> None:
     state = DispatcherState()
     for name, cores, host in (("far", 9, "h1"), ("own", 2, "h0"), ("other", 4, "h2")):
         state = apply(state, d.AgentHeard(name, (name, 1), cores, 0.0, host))
-    state = apply(state, d.TrainerHeard("t", 6, 0.0, host="h0"))
+    state = apply(state, d.TrainerHeard("t", 6, host="h0"))
     assert Counter(deal(state)["t"]) == {("own", 1): 2, ("far", 1): 4}
-    near = apply(state, d.TrainerHeard("t", 6, 0.0, host="h0", near=True))
+    near = apply(state, d.TrainerHeard("t", 6, host="h0", near=True))
     assert Counter(deal(near)["t"]) == {("own", 1): 2}
-    nowhere = apply(state, d.TrainerHeard("t", 6, 0.0, host="h9", near=True))
+    nowhere = apply(state, d.TrainerHeard("t", 6, host="h9", near=True))
     assert deal(nowhere)["t"] == ()

@@ -104,7 +104,7 @@ def test_random_schedules(seed: int) -> None:
                 model.agents.pop(name, None)
                 model.asked = {j: a for j, a in model.asked.items() if a != name}
             case "gc":
-                happen(d.silent(state, now, 40.0, 40.0))
+                happen(d.silent(state, now, 40.0))
                 for name in [n for n, (at, _) in model.agents.items() if now - at > 40.0]:
                     del model.agents[name]
                     model.asked = {j: a for j, a in model.asked.items() if a != name}
@@ -226,13 +226,13 @@ class TestJobs:
 def test_who_is_silent_is_gone() -> None:
     state = after(
         DispatcherState(),
-        [heard("a", 1.0), heard(OWN, -1e9, cores=0), heard("b", 5.0), d.TrainerHeard("t", 1, 2.0)],
+        [heard("a", 1.0), heard(OWN, -1e9, cores=0), heard("b", 5.0)],
     )
-    assert d.silent(state, 10.0, 8.0, 7.0) == [d.AgentLeft("a"), d.TrainerLeft("t")]
+    assert d.silent(state, 10.0, 8.0) == [d.AgentLeft("a")]
 
 
 def test_agents_that_are_needed() -> None:
-    state = after(DispatcherState(), [d.TrainerHeard(f"t{k}", 5, 0.0) for k in range(3)])
+    state = after(DispatcherState(), [d.TrainerHeard(f"t{k}", 5) for k in range(3)])
     assert d.agents_needed(state, 4) == 4
     assert d.agents_needed(apply(state, d.AgentsWanted(2)), 4) == 2
     assert d.agents_needed(replace(state, trainers={}), 4) == 0

@@ -1,0 +1,399 @@
+"""The dispatcher's answers, without sockets: what is journalled before an answer, what waits, what a restart goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tundish.errors import DataLossError, IncompatibleJobError
+from tundish.loader.service.calling import Later
+from tundish.loader.service.datasets import FOLDER, DatasetsInMemory, StoredDatasets
+from tundish.loader.service.dispatching import Dispatching, Patience
+from tundish.loader.service.handshake import digest_of
+from tundish.loader.service.journal import LocalJournal, NoJournal
+
+PATIENCE = Patience(agent_s=15.0, job_s=300.0, check_s=60.0)
+
+
+@dataclass
+class Bench:
+    """A dispatcher whose clock is set by hand."""
+
+    folder: Path | None = None
+    members: tuple[str, ...] = ()
+    now: float = 0.0
+    wakes: int = 0
+    answers: dict[int, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        folder = self.folder
+        self.it = Dispatching(
+            LocalJournal(folder) if folder is not None else NoJournal(),
+            StoredDatasets(str(folder)) if folder is not None else DatasetsInMemory(),
+            PATIENCE,
+            clock=lambda: self.now,
+            wake=self.wake,
+            members=self.members,
+        )
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def restart(self) -> None:
+        self.it.close()
+        self.begin()
+
+    def ask(self, do: str, caller: int = 1, blobs: tuple[bytes, ...] = (), **fields: Any) -> Any:
+        """The answer of a call; None if it waits, and then it comes to `answers` of its caller."""
+        found = self.it.handle({"do": do, **fields}, list(blobs), caller)
+        if isinstance(found, Later):
+            found.bind(lambda what: self.answers.update({caller: what}))
+            return None
+        return found[0] if not found[1] else found
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, with the ticks that the dispatcher asks for."""
+        until = self.now + seconds
+        while self.now < until:
+            self.now = min(until, self.now + max(self.it.tick(), 0.001))
+        self.it.tick()
+
+    def heard(self, caller: int) -> Any:
+        """The answer that has come since to a call that waited."""
+        what = self.answers.pop(caller)
+        if isinstance(what, BaseException):
+            raise what
+        return what[0]
+
+    def agent(self, name: str, caller: int, cores: int = 2, **fields: Any) -> Any:
+        address = fields.pop("address", [name, 1])
+        return self.ask("heartbeat", caller, name=name, address=address, cores=cores, **fields)
+
+    def register(self, id_: str, payload: bytes, plan: Any = None, **fields: Any) -> Any:
+        digest = digest_of(payload)
+        return self.ask("register", id=id_, digest=digest, nbytes=len(payload), plan=plan, **fields)
+
+    def job(self, name: str = "train", caller: int = 9, **fields: Any) -> Any:
+        return self.ask("job", caller, name=name, **{"dataset": "d", "kind": "dealt", **fields})
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Bench]:
+    """One with a folder."""
+    bench = Bench(tmp_path)
+    yield bench
+    bench.it.close()
+
+
+def registered(bench: Bench) -> Bench:
+    bench.register("d", b"payload", [["range#0", {"stop": 3}]], blobs=(b"payload",))
+    return bench
+
+
+class TestDatasets:
+    def test_a_payload_is_sent_once(self, bench: Bench) -> None:
+        assert bench.register("d", b"payload") == {"want": True}
+        assert bench.register("d", b"payload", blobs=(b"payload",)) == {"id": "d"}
+        assert bench.register("d", b"payload") == {"id": "d"}
+        assert bench.ask("dataset", id="d") == ({}, [b"payload"])
+
+    def test_one_that_nobody_registered(self, bench: Bench) -> None:
+        with pytest.raises(FileNotFoundError, match="no dataset 'x' is registered"):
+            bench.ask("dataset", id="x")
+
+    def test_a_payload_that_was_changed_on_its_way(self, bench: Bench) -> None:
+        with pytest.raises(ValueError, match="not that of its digest"):
+            bench.register("d", b"payload", blobs=(b"other",))
+
+    def test_they_outlive_the_dispatcher(self, kept: Bench) -> None:
+        bench = registered(kept)
+        bench.restart()
+        assert bench.ask("dataset", id="d") == ({}, [b"payload"])
+        assert bench.register("d", b"payload") == {"id": "d"}
+
+    def test_a_payload_without_its_entry_is_removed(self, kept: Bench, tmp_path: Path) -> None:
+        """As when the process ended between the two."""
+        bench = registered(kept)
+        StoredDatasets(str(tmp_path)).keep("0123", b"other")
+        bench.restart()
+        assert [path.name for path in (tmp_path / FOLDER).iterdir()] == [digest_of(b"payload")]
+
+    @pytest.mark.parametrize("change", ["was changed", "is not there any more"])
+    def test_a_payload_that_was_changed_since(
+        self, kept: Bench, tmp_path: Path, change: str
+    ) -> None:
+        bench = registered(kept)
+        path = tmp_path / FOLDER / digest_of(b"payload")
+        if "changed" in change:
+            path.write_bytes(b"pay1oad")
+        else:
+            path.unlink()
+        bench.restart()
+        with pytest.raises(DataLossError, match=change):
+            bench.ask("dataset", id="d")
+
+
+class TestHeartbeats:
+    def test_waits_until_the_interval_is_over(self, bench: Bench) -> None:
+        assert bench.agent("a", 1) == {"start": [], "stop": []}
+        assert bench.agent("a", 1, wait_s=4.0) is None
+        bench.pass_time(3.99)
+        assert not bench.answers
+        bench.pass_time(0.02)
+        assert bench.heard(1) == {"start": [], "stop": []}
+
+    def test_is_answered_well_before_the_agent_counts_as_gone(self, bench: Bench) -> None:
+        assert bench.agent("a", 1, wait_s=1000.0) is None
+        bench.pass_time(5.1)
+        assert bench.heard(1) == {"start": [], "stop": []}
+
+    def test_a_silent_agent_is_gone_and_comes_back(self, bench: Bench) -> None:
+        bench.agent("a", 1)
+        bench.pass_time(14.0)
+        assert bench.it.agents()
+        bench.pass_time(2.0)
+        assert not bench.it.agents()
+        bench.agent("a", 1)
+        assert bench.it.agents()
+
+    def test_a_connection_that_ended_is_an_agent_that_left_unless_it_has_a_newer_one(
+        self, bench: Bench
+    ) -> None:
+        bench.agent("a", 1)
+        bench.agent("a", 2)
+        bench.it.left(1)
+        assert bench.it.agents()
+        bench.it.left(2)
+        assert not bench.it.agents()
+
+    def test_members(self) -> None:
+        bench = Bench(members=("b:7", "a", "c:%port%", "[::1]:9"))
+        for name, address in {"2": ["a", 3], "1": ["c", 4], "3": ["b", 7], "0": ["::1", 9]}.items():
+            bench.agent(name, 1, address=address)
+        assert [agent.address[0] for agent in bench.it.agents()] == ["b", "a", "c", "::1"]
+        with pytest.raises(PermissionError, match=r"the agent at b:8 is none of .* b:7, a"):
+            bench.agent("5", 1, address=["b", 8])
+        assert bench.ask("status")["members"] == ["b:7", "a", "c:%port%", "[::1]:9"]
+
+
+class TestSeats:
+    def ask(self, bench: Bench, name: str, caller: int, wanted: int, **fields: Any) -> Any:
+        return bench.ask("seats", caller, name=name, wanted=wanted, **fields)
+
+    def test_are_told_when_they_change(self, bench: Bench) -> None:
+        assert self.ask(bench, "t", 5, 4) == {"seats": []}
+        assert self.ask(bench, "t", 5, 4, known=[], wait_s=30.0) is None
+        bench.agent("a", 1)
+        bench.agent("b", 2)
+        bench.pass_time(0.03)
+        assert bench.heard(5) == {"seats": [["a", 1], ["b", 1], ["a", 1], ["b", 1]]}
+
+        known = [["a", 1], ["b", 1], ["a", 1], ["b", 1]]
+        assert self.ask(bench, "t", 5, 4, known=known, wait_s=30.0) is None
+        bench.it.left(2)
+        bench.pass_time(0.03)
+        assert bench.heard(5) == {"seats": [["a", 1], ["a", 1]]}
+
+    def test_are_dealt_to_all_who_want_some(self, bench: Bench) -> None:
+        bench.agent("a", 1, cores=8)
+        assert len(self.ask(bench, "t", 5, 8)["seats"]) == 8
+        assert self.ask(bench, "t", 5, 8, known=[["a", 1]] * 8, wait_s=30.0) is None
+        assert len(self.ask(bench, "u", 6, 8)["seats"]) == 4
+        assert len(bench.heard(5)["seats"]) == 4
+        assert self.ask(bench, "t", 5, 8, known=[["a", 1]] * 4, wait_s=30.0) is None
+        bench.it.left(6)
+        bench.pass_time(0.03)
+        assert len(bench.heard(5)["seats"]) == 8
+
+    def test_are_the_same_after_a_restart(self, kept: Bench) -> None:
+        bench = kept
+        for caller, name in enumerate("abc"):
+            bench.agent(name, caller)
+        seats = {name: self.ask(bench, name, 9, 2)["seats"] for name in ("t", "u", "v")}
+        bench.restart()
+        for caller, name in enumerate("cab"):  # in another order
+            bench.agent(name, caller)
+        for name in ("v", "t", "u"):
+            assert self.ask(bench, name, 9, 2, held=seats[name])["seats"] == seats[name]
+
+    def test_are_not_told_when_the_time_is_up_as_news(self, bench: Bench) -> None:
+        self.ask(bench, "t", 5, 4)
+        assert self.ask(bench, "t", 5, 4, known=[], wait_s=2.0) is None
+        bench.pass_time(2.1)
+        assert bench.heard(5) == {"seats": []}
+
+
+class TestJobs:
+    def test_an_agent_starts_it_and_the_consumer_is_told(self, bench: Bench) -> None:
+        registered(bench)
+        assert bench.agent("a", 1, wait_s=5.0) is None
+        assert bench.job(caller=9, wait_s=20.0, parameters={"n": 2}) is None
+        order = {"name": "train", "dataset": "d", "kind": "dealt", "parameters": {"n": 2}}
+        assert bench.heard(1) == {"start": [order], "stop": []}
+        assert bench.agent("a", 1, serves={"train": [["a", 77], 0]}, wait_s=5.0) is None
+        assert bench.heard(9) == {"address": ["a", 77]}
+        assert bench.job(caller=10, parameters={"n": 2}) == {"address": ["a", 77]}
+
+    def test_it_waits_for_an_agent(self, bench: Bench) -> None:
+        registered(bench)
+        assert bench.job(wait_s=20.0) is None
+        assert bench.agent("a", 1)["start"]
+        assert bench.job(caller=3) == {"address": None}
+
+    def test_another_agent_starts_it_when_the_first_is_gone(self, bench: Bench) -> None:
+        registered(bench)
+        bench.agent("a", 1, wait_s=5.0)
+        bench.agent("b", 2, wait_s=5.0)
+        bench.job(wait_s=20.0)
+        assert bench.heard(1)["start"]
+        bench.it.left(1)
+        assert bench.heard(2)["start"]
+
+    def test_one_that_cannot_be_started(self, bench: Bench) -> None:
+        registered(bench)
+        bench.agent("a", 1, wait_s=5.0)
+        bench.job(wait_s=20.0)
+        bench.heard(1)
+        bench.agent("a", 1, failed={"train": "ImportError: no module named x"}, wait_s=5.0)
+        with pytest.raises(RuntimeError, match=r"'train' could not be started: ImportError: no"):
+            bench.heard(9)
+        assert bench.job(wait_s=20.0) is None, "asked again, it is tried again"
+        assert bench.heard(1)["start"]
+
+    def test_one_of_another_dataset(self, bench: Bench) -> None:
+        registered(bench)
+        bench.register("e", b"other", [["range#0", {"stop": 4}]], blobs=(b"other",))
+        bench.job()
+        with pytest.raises(IncompatibleJobError, match=r"range#0#0.stop: 4 here, 3 in the job"):
+            bench.job(dataset="e")
+
+    def test_is_forgotten_and_stopped_when_nobody_uses_it(self, bench: Bench) -> None:
+        registered(bench)
+        bench.agent("a", 1)
+        bench.job()
+        serves = {"train": [["a", 77], 1]}
+        for _ in range(100):
+            assert bench.agent("a", 1, serves=serves, wait_s=5.0) is None
+            bench.pass_time(5.1)
+            assert bench.heard(1) == {"start": [], "stop": []}
+        stop: list[str] = []
+        serves = {"train": [["a", 77], 0]}
+        while not stop and bench.now < 2000.0:
+            assert bench.agent("a", 1, serves=serves, wait_s=5.0) is None
+            bench.pass_time(5.1)
+            stop = bench.heard(1)["stop"]
+        assert stop == ["train"]
+        assert not bench.ask("status")["jobs"]
+
+    def test_goes_on_after_a_restart_where_it_is_served(self, kept: Bench) -> None:
+        bench = registered(kept)
+        bench.agent("a", 1)
+        bench.job()
+        bench.restart()
+        assert bench.job(wait_s=20.0) is None
+        bench.agent("a", 1, serves={"train": [["a", 77], 3]})
+        assert bench.heard(9) == {"address": ["a", 77]}
+
+
+def test_the_number_of_agents_that_are_wanted(kept: Bench) -> None:
+    bench = kept
+    bench.ask("scale", agents=7)
+    bench.restart()
+    assert bench.ask("status")["wanted"] == 7
+    bench.ask("scale", agents=None)
+    assert bench.ask("status")["wanted"] is None
+    with pytest.raises(ValueError, match="from 0 on"):
+        bench.ask("scale", agents=-1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ({"do": "nothing"}, "has no call 'nothing'; it knows heartbeat"),
+        ({}, "has no call None"),
+        ({"do": "heartbeat"}, "'heartbeat' with wrong fields"),
+        ({"do": "heartbeat", "name": "a", "address": 3, "cores": 1}, "wrong fields"),
+        ({"do": "seats", "name": "t", "wanted": None}, "wrong fields"),
+        ({"do": "job", "name": "t"}, "wrong fields"),
+    ],
+)
+def test_calls_that_are_wrong(bench: Bench, call: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        bench.it.handle(dict(call), [], 1)
+
+
+def test_what_is_not_written_down_has_not_happened(kept: Bench) -> None:
+    bench = registered(kept)
+
+    def full(_: Any) -> None:
+        raise OSError(28, "no space")
+
+    append = bench.it._journal.append
+    bench.it._journal.append = full  # type: ignore[method-assign, assignment]
+    with pytest.raises(OSError, match="no space"):
+        bench.job()
+    with pytest.raises(OSError, match="no space"):
+        bench.ask("scale", agents=3)
+    status = bench.ask("status")
+    assert (status["jobs"], status["wanted"]) == ([], None)
+    bench.it._journal.append = append  # type: ignore[method-assign]
+    bench.job()
+    bench.restart()
+    assert [job["name"] for job in bench.ask("status")["jobs"]] == ["train"]
+
+
+def anything(rng: Random, bench: Bench, caller: int) -> Any:
+    """A call of an agent, a trainer or a consumer."""
+    match rng.randrange(3):
+        case 0:
+            return bench.agent(f"a{caller}", caller, wait_s=5.0)
+        case 1:
+            wanted = rng.randrange(5)
+            return bench.ask(
+                "seats", caller, name=f"t{caller}", wanted=wanted, known=[], wait_s=9.0
+            )
+        case _:
+            return bench.job(f"j{caller % 3}", caller, wait_s=9.0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_agents_trainers_and_consumers_at_random(seed: int) -> None:
+    """Every call that waits is answered once, whatever happens; nothing is kept of those that left."""
+    rng, bench = Random(seed), registered(Bench())
+    waiting: set[int] = set()
+    for step in range(400):
+        caller = rng.randrange(30)
+        if caller in waiting:
+            bench.pass_time(rng.random())
+        elif rng.random() < 0.3:
+            bench.it.left(caller)
+        elif anything(rng, bench, caller) is None:
+            waiting.add(caller)
+        assert set(bench.answers) <= waiting, step
+        waiting -= set(bench.answers)
+        bench.answers.clear()
+    for caller in range(30):
+        bench.it.left(caller)
+        waiting.discard(caller)
+        assert set(bench.answers) <= waiting
+        waiting -= set(bench.answers)
+        bench.answers.clear()
+    bench.pass_time(40.0)
+    assert not bench.answers
+    assert bench.it._parking.due() is None
+    assert not bench.it._speakers
+    assert not bench.it.state.agents
+    assert not bench.it.state.trainers

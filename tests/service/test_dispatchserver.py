@@ -1,0 +1,348 @@
+"""The dispatcher as a server: tf.data's members, calls over a connection, and restarts while others are there."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.service.listeners import free_port
+
+from tundish.errors import IncompatibleJobError
+from tundish.loader.service.client import DispatcherClient, DispatcherPlaces
+from tundish.loader.service.configs import DispatcherConfig, WorkerConfig
+from tundish.loader.service.credentials import Credentials, parse_address
+from tundish.loader.service.dispatchserver import DispatchServer
+from tundish.loader.service.hosting import HostedJob, JobOrder
+from tundish.loader.service.joining import Joining
+
+BOUND_S = 20.0
+
+
+def until(done: Callable[[], Any]) -> Any:
+    """Wait for a condition, with a bound."""
+    deadline = time.monotonic() + BOUND_S
+    while not (found := done()):
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.002)
+    return found
+
+
+class JobDouble:
+    """A job's server that does nothing."""
+
+    def __init__(self, order: JobOrder, payload: bytes) -> None:
+        self.order, self.payload = order, payload
+        self.address = ("127.0.0.1", 77)
+        self.closed = False
+
+    def consumers(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def no_job(order: JobOrder, payload: bytes) -> HostedJob:
+    raise NotImplementedError("none")
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def joined(
+    stack: ExitStack,
+    target: str,
+    name: str,
+    cores: int = 2,
+    host_job: Callable[[JobOrder, bytes], HostedJob] = no_job,
+    **fields: Any,
+) -> Joining:
+    """An agent that joins, and would be reached at a port that its name tells."""
+    agent = {"name": name, "address": ["127.0.0.1", 1000 + ord(name[0])], "cores": cores}
+    joining = Joining(parse_address(target), Credentials.find(), agent, host_job, **fields)
+    stack.callback(joining.close)
+    joining.start()
+    joining.joined()
+    return joining
+
+
+class TestMembers:
+    """What tf.data's has."""
+
+    def test_target_and_address(self, stack: ExitStack) -> None:
+        port = free_port()
+        dispatcher = stack.enter_context(DispatchServer(DispatcherConfig(port=port)))
+        assert dispatcher.target == f"tcp://localhost:{port}"
+        assert dispatcher._address == f"localhost:{port}"
+        assert dispatcher._num_workers() == 0
+        assert dispatcher._snapshot_streams("x") == []
+
+    def test_start_false(self) -> None:
+        dispatcher = DispatchServer(start=False)
+        with pytest.raises(RuntimeError, match=r"call start\(\)"):
+            _ = dispatcher.target
+        dispatcher.start()
+        dispatcher.start()
+        dispatcher._stop()
+        dispatcher.stop()
+        with pytest.raises(RuntimeError, match="was stopped"):
+            dispatcher.start()
+
+    def test_join_ends_when_it_is_stopped(self) -> None:
+        dispatcher = DispatchServer()
+        stopping = threading.Timer(0.05, dispatcher.stop)
+        stopping.start()
+        dispatcher.join()
+        stopping.join()
+
+    def test_it_ends_when_nothing_refers_to_it(self) -> None:
+        dispatcher = DispatchServer()
+        target = dispatcher.target
+        del dispatcher
+        gc.collect()
+        with DispatcherClient(target, timeout_s=0.2) as client, pytest.raises(TimeoutError):
+            client.agents()
+
+    def test_a_port_that_is_taken(self, stack: ExitStack, tmp_path: Path) -> None:
+        first = stack.enter_context(DispatchServer())
+        port = parse_address(first.target)[1]
+        config = DispatcherConfig(port, work_dir=str(tmp_path), fault_tolerant_mode=True)
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"):
+            DispatchServer(config)
+        again = DispatcherConfig(work_dir=str(tmp_path), fault_tolerant_mode=True)
+        stack.enter_context(DispatchServer(again))  # the journal was let go of
+        with pytest.raises(BlockingIOError, match="another dispatcher"):
+            DispatchServer(again)
+
+
+@pytest.mark.parametrize(
+    ("config", "fields", "message"),
+    [
+        (DispatcherConfig, {"fault_tolerant_mode": True}, "work_dir"),
+        (DispatcherConfig, {"port": 70000}, "port=70000"),
+        (DispatcherConfig, {"protocol": "http"}, "protocol='http'"),
+        (DispatcherConfig, {"job_gc_timeout_ms": -2}, "from -1 on"),
+        (DispatcherConfig, {"job_gc_check_interval_ms": -1}, "from 0 on"),
+        (WorkerConfig, {"dispatcher_address": ""}, "needs a dispatcher_address"),
+        (WorkerConfig, {"dispatcher_address": "nowhere"}, "'nowhere' is not an address"),
+        (WorkerConfig, {"dispatcher_address": "h:1", "cores": 0}, "cores=0"),
+        (WorkerConfig, {"dispatcher_address": "h:1", "worker_address": "a:b"}, "is not an address"),
+        (WorkerConfig, {"dispatcher_address": "h:1", "heartbeat_interval_ms": 1.5}, "1.5"),
+    ],
+)
+def test_configurations_that_are_wrong(config: Any, fields: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        config(**fields)
+
+
+def test_tf_datas_configurations_are_taken() -> None:
+    assert DispatcherConfig(5050, "grpc", "/x", True, ["a"], 1, 2, 3, 4).worker_timeout_ms == 3
+    config = WorkerConfig("h:1", "w:%port%", 7, "grpc+local", 8, 9, "grpc", "w:10")
+    assert config.data_transfer_address == "w:10"
+
+
+def test_datasets_and_jobs(stack: ExitStack) -> None:
+    started: list[JobDouble] = []
+
+    def host(order: JobOrder, payload: bytes) -> HostedJob:
+        started.append(JobDouble(order, payload))
+        return started[-1]
+
+    dispatcher = stack.enter_context(DispatchServer())
+    joined(stack, dispatcher.target, "a", host_job=host)
+    client = stack.enter_context(DispatcherClient(dispatcher.target))
+    payload = os.urandom(3 << 20)
+    plan = [["range#0", {"stop": 3}]]
+    assert client.register("d", payload, plan) == "d"
+    assert client.dataset("d") == payload
+    with pytest.raises(FileNotFoundError, match="no dataset 'e'"):
+        client.dataset("e")
+    assert client.job("train", "d", "dealt", {"n": 1}) == ("127.0.0.1", 77)
+    assert started[0].order == JobOrder("train", "d", "dealt", {"n": 1})
+    assert started[0].payload == payload
+    with pytest.raises(IncompatibleJobError, match="n: 2 here, 1 in the job"):
+        client.job("train", "d", "dealt", {"n": 2})
+    status = client.status()
+    assert [each["name"] for each in status["agents"]] == ["a"]
+    assert [each["bytes"] for each in status["datasets"]] == [len(payload)]
+    assert [each["address"] for each in status["jobs"]] == ["127.0.0.1:77"]
+    assert client.agents() == [("127.0.0.1", 1097)]
+
+
+def test_a_job_without_agents_is_served_by_the_dispatchers_own_process(stack: ExitStack) -> None:
+    dispatcher = stack.enter_context(DispatchServer(host_job=JobDouble))
+    client = stack.enter_context(DispatcherClient(dispatcher.target))
+    client.register("d", b"x")
+    assert client.job("train", "d", "dealt") == ("127.0.0.1", 77)
+    assert dispatcher._num_workers() == 0
+    assert client.status()["agents"] == []
+
+
+def test_a_job_that_cannot_be_started_says_why(stack: ExitStack) -> None:
+    dispatcher = stack.enter_context(DispatchServer())
+    joined(stack, dispatcher.target, "a")
+    client = stack.enter_context(DispatcherClient(dispatcher.target))
+    client.register("d", b"x")
+    with pytest.raises(RuntimeError, match="could not be started: NotImplementedError: none"):
+        client.job("train", "d", "dealt")
+
+
+def test_a_job_that_nobody_serves(stack: ExitStack) -> None:
+    dispatcher = stack.enter_context(DispatchServer())
+    client = stack.enter_context(DispatcherClient(dispatcher.target))
+    client.register("d", b"x")
+    with pytest.raises(TimeoutError, match=r"not served after 0\.1 s: .* has 0 workers"):
+        client.job("train", "d", "dealt", wait_s=0.1)
+
+
+def test_seats_without_waiting(stack: ExitStack) -> None:
+    dispatcher = stack.enter_context(DispatchServer())
+    client = stack.enter_context(DispatcherClient(dispatcher.target))
+    places = client.places(3)
+    stack.callback(places.close)
+    assert places.addresses() == ()
+    places.wait(BOUND_S)
+    first = joined(stack, dispatcher.target, "a")
+    until(lambda: len(places.addresses()) == 2)
+    joined(stack, dispatcher.target, "b")
+    until(lambda: len(places.addresses()) == 3)
+    first.close()
+    until(lambda: places.addresses() == (("127.0.0.1", 1098),) * 2)
+    places.want(1)
+    until(lambda: places.addresses() == (("127.0.0.1", 1098),))
+    places.close()
+    until(lambda: not client.status()["trainers"])
+
+
+def test_seats_of_a_dispatcher_that_is_not_there(stack: ExitStack) -> None:
+    places = DispatcherPlaces(("127.0.0.1", free_port()), Credentials.find(), 2)
+    stack.callback(places.close)
+    began = time.thread_time()
+    for _ in range(1000):
+        assert places.addresses() == ()
+    assert time.thread_time() - began < 0.5
+    with pytest.raises(TimeoutError, match=r"did not answer within 0\.1 s \(.*refused"):
+        places.wait(0.1)
+
+
+def test_what_the_dispatcher_answers_is_raised_where_one_waits(stack: ExitStack) -> None:
+    dispatcher = stack.enter_context(DispatchServer())
+    places = DispatcherPlaces(
+        parse_address(dispatcher.target), Credentials(b"another token....."), 2
+    )
+    stack.callback(places.close)
+    with pytest.raises(ConnectionError, match="token"):
+        places.wait(BOUND_S)
+
+
+def test_an_agent_that_may_not_join(stack: ExitStack) -> None:
+    config = DispatcherConfig(worker_addresses=["127.0.0.1:5", "127.0.0.1:1098"])
+    dispatcher = stack.enter_context(DispatchServer(config))
+    joined(stack, dispatcher.target, "b")
+    with pytest.raises(PermissionError, match=r"none of the dispatcher's worker_addresses"):
+        joined(stack, dispatcher.target, "a")
+    assert dispatcher._num_workers() == 1
+
+
+def test_an_agent_looks_for_the_dispatcher_as_long_as_it_is_told(stack: ExitStack) -> None:
+    with pytest.raises(TimeoutError, match=r"did not answer within 0\.1 s \(.*refused"):
+        joined(stack, f"127.0.0.1:{free_port()}", "a", patience_s=0.1)
+
+
+def dispatcher_process(stack: ExitStack, port: int, folder: Path) -> subprocess.Popen[bytes]:
+    """A dispatcher in a process of its own, which listens when this returns."""
+    program = (
+        "import sys\n"
+        "from tundish.loader.service.configs import DispatcherConfig\n"
+        "from tundish.loader.service.dispatchserver import DispatchServer\n"
+        "config = DispatcherConfig(int(sys.argv[1]), work_dir=sys.argv[2], fault_tolerant_mode=True)\n"
+        "dispatcher = DispatchServer(config)\n"
+        "print('listening', flush=True)\n"
+        "dispatcher.join()\n"
+    )
+    command = [sys.executable, "-c", program, str(port), str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+    assert process.stdout is not None
+    stack.callback(process.stdout.close)
+    assert process.stdout.readline() == b"listening\n"
+    return process
+
+
+def test_a_dispatcher_that_is_killed_again_and_again(stack: ExitStack, tmp_path: Path) -> None:
+    """It goes on with all that it answered; agents join again, and a trainer's seats stay the same meanwhile."""
+    port = free_port()
+    target = f"tcp://127.0.0.1:{port}"
+    process = dispatcher_process(stack, port, tmp_path)
+    for name in "ab":
+        joined(stack, target, name)
+    client = stack.enter_context(DispatcherClient(target))
+    places = client.places(4)
+    stack.callback(places.close)
+    until(lambda: len(places.addresses()) == 4)
+    seats, registered = places.addresses(), []
+
+    longest = 0.0
+    for round_ in range(3):
+        registered += [client.register(f"{round_}.{k}", b"%d" % k) for k in range(3)]
+        client.scale(round_)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        asked = time.perf_counter()
+        assert places.addresses() == seats, "the trainer keeps what it has"
+        longest = max(longest, time.perf_counter() - asked)
+        process = dispatcher_process(stack, port, tmp_path)
+        until(lambda: len(client.agents()) == 2)
+        until(lambda: places.addresses() and len(client.status()["trainers"]) == 1)
+        until(lambda: len(client.status()["trainers"][0]["seats"]) == 4)
+        status = client.status()
+        assert [each["id"] for each in status["datasets"]] == registered
+        assert status["wanted"] == round_
+        assert places.addresses() == seats
+    assert longest < 0.05
+
+
+def has_more(found: list[str], count: int) -> bool:
+    return len(found) > count
+
+
+def test_every_call_that_was_answered_is_there_after_a_kill(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    """Calls go on while the dispatcher is killed at any moment: each is answered once it is durable."""
+    port = free_port()
+    process = dispatcher_process(stack, port, tmp_path)
+    client = stack.enter_context(DispatcherClient(f"127.0.0.1:{port}"))
+    answered: list[str] = []
+    stop = threading.Event()
+
+    def call() -> None:
+        while not stop.is_set():
+            answered.append(client.register(f"d{len(answered)}", b"x" * len(answered)))
+
+    calling = threading.Thread(target=call)
+    calling.start()
+    for _ in range(3):
+        until(partial(has_more, answered, len(answered) + 10))
+        process.kill()
+        process.wait()
+        process = dispatcher_process(stack, port, tmp_path)
+    stop.set()
+    calling.join()
+    found = [each["id"] for each in client.status()["datasets"]]
+    assert found == answered
