@@ -8,6 +8,7 @@ granted again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -36,6 +37,22 @@ class Driver(Protocol):
     def mark(self) -> list[DeviceMark]:
         """Return marks after all unfinished work in all queues."""
         ...
+
+
+MakeDriver = Callable[[], Driver | None]
+"""Makes a device's driver; None where there is no device."""
+
+_OFFERED: list[MakeDriver] = []
+
+
+def offer_driver(make: MakeDriver) -> None:
+    """Let a device's driver be found; a bridge to a framework does so when it is imported."""
+    _OFFERED.append(make)
+
+
+def find_driver() -> Driver | None:
+    """Return the driver of the first device that a bridge knows; None if there is none."""
+    return next((found for make in _OFFERED if (found := make()) is not None), None)
 
 
 class PinnedSlots:

@@ -161,7 +161,6 @@ class OptimizationOptions(Settings):
         True: a plan with a `map`, or a `filter`, asks for workers as if it said
         ``num_parallel_calls=AUTOTUNE``. Default: False.
     map_fusion, filter_fusion, map_and_filter_fusion, map_and_batch_fusion : bool, optional
-        Always done: the functions between two changes of order are called one after another for
         Always done: between two changes of order, functions are called one after another for
         each element, which is then copied into its row of the batch. False has no effect.
     shuffle_and_repeat_fusion : bool, optional
@@ -209,13 +208,20 @@ class OptimizationOptions(Settings):
 
 @dataclass(kw_only=True, repr=False)
 class ServiceOptions(Settings):
-    """Options of tf.data's service.
+    """Options of pipelines that a service computes (`td.service.distribute`).
 
     Parameters
     ----------
     pinned : bool, optional
-        Stored without effect, since there is no service here yet. `tundish.torch.DataLoader` has
-        ``pin_memory``.
+        True: batches are received into memory that a GPU's driver has locked, so that
+        `tundish.torch.to_device` copies them while the loop's kernels run. Such memory is used again only when what the
+        device was asked for is done. It needs CUDA, and ``import tundish.torch`` before; without, a warning says so.
+        Default: False.
+
+    Notes
+    -----
+    In tf.data it takes effect where the transfer protocol supports it. Without a service it has no effect, there and here:
+    `tundish.torch.DataLoader` has ``pin_memory``.
     """
 
     pinned: bool | None = checked(check_optional_flag)

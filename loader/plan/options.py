@@ -113,7 +113,7 @@ class Options(Settings):
     stats : StatsOptions
         Measurements, and where they are reported.
     service : ServiceOptions
-        Stored without effect; there is no service yet.
+        How batches are received from a service.
     external_state_policy : ExternalStatePolicy or str, optional
         The reaction of `Iterator.state_dict`, `Iterator.save` and `Dataset.to_bytes` to state in the plan that
         cannot be saved: "warn" (the default), "ignore", "fail".

@@ -134,7 +134,8 @@ class Iterator:
         inline = not (apart or context.recorders)
         cores = options.cores(usable_cores())
         if staff is not None:
-            self._tuning = Tuning(options, staff.seats(), first=staff.local, inline=inline)
+            inline = inline and staff.local > 0
+            self._tuning = Tuning(options, staff.most, first=staff.local, inline=inline)
             return self._tuning.workers
         self._tuning = Tuning(options, cores, inline=inline)
         return self._tuning.workers

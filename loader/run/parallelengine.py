@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from tundish.loader.run.pool.recruiting import descriptors_for
 from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.storing.live import linger as linger_on
 from tundish.spec import copy_element
+from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
@@ -120,6 +122,12 @@ class ParallelEngine(Engine):
             crew = self._staff.hired(crew)
         writers = min(1, len(self._recorders))
         self._pool = coordinator.open(crew, self._trace, writers=writers)
+        if self._staff is not None and self.options.service.pinned and not coordinator.memory.pin():
+            warnings.warn(
+                "Options.service.pinned: this process knows no device that could copy from pinned memory, so batches are in "
+                "ordinary memory; import tundish.torch where CUDA is available",
+                stacklevel=callers_level(),
+            )
 
     # -- elements ------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ class HomeStaff:
     """Seats on this machine."""
 
     def __init__(self, local: int) -> None:
-        self.local = local
+        self.local = self.most = local
         self.closed = False
 
     def seats(self) -> int:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.stages.stage import Stage
     from tundish.shm.layout import Encoded
     from tundish.shm.memory import Arena
+    from tundish.shm.pinned import PinnedSlots
 
 _TAIL_BYTES = 32768
 _UNKNOWN = 16
@@ -53,6 +54,7 @@ class Memory:
         self.copies = 0
         self.reserve = Reserve(self.ring, budget)
         self._ready: WeakSet[Block] = WeakSet()
+        self._pins: PinnedSlots | None = None
 
     @property
     def arena(self) -> Arena | None:
@@ -134,6 +136,8 @@ class Memory:
         if block.slot is not None and ring is not None:
             if block.nbytes > 0:
                 ring.grew(block.slot, block.nbytes)
+                if self._pins is not None and not block.leased:
+                    self._pins.lend(block.slot, ring.allocated(block.slot))
                 if not block.leased:
                     block.root = ring.lease(block.slot, block.nbytes)
                     block.leased = True
@@ -154,6 +158,21 @@ class Memory:
                 self.ring.release(block.slot)
             self.reserve.give_back(block)
             block.slot = None
+
+    def pin(self) -> bool:
+        """Have the slots that are delivered from now on registered by a device's driver; return False if none is known."""
+        from tundish.shm.pinned import PinnedSlots, find_driver  # noqa: PLC0415 - few have a device
+
+        ring = self.ring
+        if ring is None:
+            return False
+        if ring.pinned is None:
+            driver = find_driver()
+            if driver is None:
+                return False
+            ring.pinned = PinnedSlots(ring.arena, driver)
+        self._pins = ring.pinned
+        return True
 
     def evict(self) -> None:
         """Move ready but undelivered blocks to private memory, when every slot is taken."""

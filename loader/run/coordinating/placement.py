@@ -36,6 +36,9 @@ class Staff(Protocol):
     local: int
     """The number of seats on this machine, which come first."""
 
+    most: int
+    """The largest number of seats that a tuner may want."""
+
     def seats(self) -> int:
         """Return the number of seats there are now, those on this machine included."""
         ...

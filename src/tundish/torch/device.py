@@ -15,7 +15,7 @@ from tundish.loader.run.coordinating.store import shared_ring
 from tundish.nests import map_nest
 from tundish.prefetching import Prefetcher
 from tundish.shm.budget import default_budget
-from tundish.shm.pinned import DeviceMark, PinnedSlots
+from tundish.shm.pinned import DeviceMark, PinnedSlots, offer_driver
 from tundish.torch.iterable import as_tensors, moves_itself
 
 if TYPE_CHECKING:
@@ -213,6 +213,9 @@ class CudaDriver:
             self._streams = list(_all_streams())
         current = [torch.cuda.current_stream(d) for d in range(torch.cuda.device_count())]
         return [_Event(s) for s in {*self._streams, *current} if not s.query()]
+
+
+offer_driver(lambda: CudaDriver() if torch.cuda.is_available() else None)
 
 
 class _Event:
