@@ -17,6 +17,7 @@ NEEDS = {
     "torch": ["torch"],
     "jax.py": ["jax"],
     "orbax.py": ["orbax", "jax"],
+    "ray.py": ["ray"],
     "tensorflow.py": ["tensorflow"],
 }
 
