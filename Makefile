@@ -6,7 +6,7 @@
 #   make thorough  the laws over every case in their long forms, and all with poisoned memory, before a release
 #   make test-torch     the tests against real PyTorch (its CPU build, where pip finds one), in .venv-torch
 #   make test-bridges   the tests of the bridges to JAX, Orbax and TensorFlow, in .venv-jax and .venv-tensorflow
-#   make test-services  the tests against real servers on this machine alone (S3 over HTTP, PostgreSQL), in .venv-services
+#   make test-services  the tests against real servers on this machine alone (S3 over HTTP, PostgreSQL, Ray), in .venv-services
 #   make bench   the benchmarks, each with its bounds measured in the same run
 #   make docs    the guide and the reference as a site in docs/_build; a broken link fails
 #   make clean   remove the virtual environments and all caches
@@ -84,7 +84,7 @@ test-bridges: .venv-jax/installed .venv-tensorflow/installed
 	.venv-tensorflow/bin/python -m pytest -m framework tests/test_docs.py
 
 test-services: .venv-services/installed
-	.venv-services/bin/python -m pytest tests/services
+	.venv-services/bin/python -m pytest tests/services src/tundish/ray.py
 
 # Frameworks do not all agree on the versions of what they share, so each has a place of its own. Most of
 # their modules are never imported: bytecode is made of those that are.

@@ -35,7 +35,7 @@ highlight_language = "none"  # of a block that does not say it
 default_role = "py:obj"  # `map` in a docstring
 autodoc_preserve_defaults = True
 autodoc_typehints = "none"  # the docstrings say it in words
-autodoc_mock_imports = ["accelerate", "jax", "lightning", "orbax", "tensorflow", "torch"]
+autodoc_mock_imports = ["accelerate", "jax", "lightning", "orbax", "ray", "tensorflow", "torch"]
 numpydoc_show_class_members = False
 numpydoc_validation_checks = {
     "GL06",  # an unknown section

@@ -27,6 +27,7 @@ FACES = {
     "distribute",
     "torch",
     "jax",
+    "ray",
     "tensorflow",
     "orbax",
     "nests",

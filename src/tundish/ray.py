@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -352,5 +352,5 @@ def _values(column: pa.ChunkedArray, name: str, bad: dict[int, str]) -> Any:
     return to_numpy(array, name, {}, bad)
 
 
-def _leaf(values: np.ndarray) -> np.ndarray | Sequence[Any]:
-    return values.tolist() if values.dtype == object else values
+def _leaf(values: np.ndarray) -> np.ndarray | list[Any]:
+    return list(values) if values.dtype == object else values

@@ -152,12 +152,15 @@ def test_a_task_that_runs_again(tmp_path: Path) -> None:
 
 
 def test_a_later_write_is_the_newest(tmp_path: Path) -> None:
-    for n in range(2):
-        write(SnapshotDatasink(tmp_path, compression="lz4"), [[pa.table({"x": [n]})]], [0])
-        (key,) = {k for k in Catalog(tmp_path).keys() if k == Catalog(tmp_path).newest()}  # noqa: SIM118 - no dict
-    assert len(Catalog(tmp_path).keys()) == 2
-    source = SnapshotDatasource(tmp_path, key=key)
-    assert sum(table.num_rows for table in tables_of(source, 4)) == 1
+    for rows in (1, 2):
+        write(SnapshotDatasink(tmp_path, compression="lz4"), [[pa.table({"x": [7] * rows})]], [0])
+        assert len(td.Dataset.load(tmp_path)) == rows
+    older, newer = sorted(
+        Catalog(tmp_path).keys(), key=lambda key: key == Catalog(tmp_path).newest()
+    )
+    for key, rows in ((older, 1), (newer, 2)):
+        (table,) = tables_of(SnapshotDatasource(tmp_path, key=key), 4)
+        assert table.num_rows == rows
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:

@@ -142,6 +142,24 @@ def _write(write: argparse.ArgumentParser) -> None:
         help="with --shard auto: how many ranges; an array task's number is then the shard's",
     )
     run.add_argument(
+        "--on",
+        choices=("ray",),
+        help="make all shards in tasks of a Ray cluster (needs tundish[service]), then one snapshot of them; "
+        "a task that dies is run again, and continues",
+    )
+    run.add_argument(
+        "--parts",
+        type=at_least(1),
+        metavar="N",
+        help="with --on: how many shards (default: one for each CPU of the cluster)",
+    )
+    run.add_argument(
+        "--address",
+        metavar="ADDRESS",
+        help="with --on: of the cluster (default: RAY_ADDRESS, the one that this machine is in, or one of "
+        "this machine alone)",
+    )
+    run.add_argument(
         "--estimate",
         action="store_true",
         help="make a sample, say how much room and time all will take, and end",
@@ -164,7 +182,7 @@ def _write(write: argparse.ArgumentParser) -> None:
         "--bad-records",
         metavar="FILE",
         help="a JSON line for each element that failed: index, origin, error, and a command that "
-        "runs just this one again",
+        "runs just this one again (with --on: FILE.I of shard I)",
     )
     errors.add_argument(
         "--only-element",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,9 @@ def run(
     only_element: str | None = None,
     pdb: bool = False,
     as_json: bool = False,
+    on: str | None = None,
+    parts: int | None = None,
+    address: str | None = None,
     **keeping: Any,
 ) -> int:
     """Make and keep the elements of a pipeline.
@@ -78,6 +82,12 @@ def run(
         Stop where it fails.
     as_json : bool
         Log in JSON lines.
+    on : {"ray"}, optional
+        All shards, each in a task of a cluster.
+    parts : int, optional
+        For `on`: how many shards.
+    address : str, optional
+        For `on`: of the cluster.
     **keeping
         Arguments of `Dataset.snapshot`.
 
@@ -90,8 +100,31 @@ def run(
         raise Refusal(USAGE, "--of belongs to --shard auto")
     if pdb and only_element is None:
         raise Refusal(USAGE, "--pdb belongs to --only-element")
-    part = None if shard is None else shard_of(shard, os.environ, of)
+    if on is None and (parts is not None or address is not None):
+        raise Refusal(USAGE, "--parts and --address belong to --on ray")
     _check_path(path)
+    if on is not None:
+        for name, asked in (
+            ("shard", shard),
+            ("only-element", only_element),
+            ("estimate", estimate),
+        ):
+            if asked:
+                raise Refusal(
+                    USAGE, f"--{name} and --on contradict each other: with it a shard is made here"
+                )
+        work = {
+            "no_space_check": no_space_check,
+            "max_errors": max_errors,
+            "bad_records": bad_records,
+        }
+        # Ray is imported where it is asked for.
+        onray = import_module("tundish.cli.snapshot.onray")
+        status: int = onray.run(
+            target, path, parts, address, workers=workers, as_json=as_json, keeping=keeping, **work
+        )
+        return status
+    part = None if shard is None else shard_of(shard, os.environ, of)
     more = ("--max-errors", str(max_errors)) if max_errors else ()
     pipeline = pipeline_of(target, path, part, more=more, **keeping)
     if only_element is not None:
