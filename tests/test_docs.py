@@ -22,9 +22,10 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "JAX_PLATFORMS": "cpu"}
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FRAMEWORK = re.compile(
-    r"^(?:from|import) (?:tundish\.)?(accelerate|jax|orbax|PIL|tensorflow|torch)\b", re.MULTILINE
+    r"^(?:from|import) (?:tundish\.)?(accelerate|jax|orbax|PIL|ray|tensorflow|torch)\b",
+    re.MULTILINE,
 )
-FRAMEWORKS = {"accelerate", "jax", "orbax", "tensorflow", "torch"}
+FRAMEWORKS = {"accelerate", "jax", "orbax", "ray", "tensorflow", "torch"}
 
 
 def marks(code: str) -> list[pytest.MarkDecorator]:
