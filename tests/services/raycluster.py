@@ -135,7 +135,6 @@ class Driver:
             **NODE,
             "include_dashboard": False,
             "_system_config": _SOON,
-            "temp_dir": f"{folder}/r",
         }
         self.cluster = Cluster(initialize_head=True, head_node_args=head)
         self.nodes = [self.cluster.add_node(**NODE, resources={"far": 8}) for _ in range(nodes - 1)]
