@@ -73,6 +73,10 @@ class RecordFiles:
             self._places = np.concatenate([np.asarray(part, np.int64) for part in parts])
         self._begin()
 
+    def opens_paths(self) -> Sequence[str]:
+        """Return the files, for who sends this to other processes."""
+        return self.paths
+
     def _begin(self) -> None:
         _ALL.add(self)
         self._lock = threading.Lock()

@@ -116,6 +116,10 @@ class Reads:
     def awaited(self) -> bool:
         return self.indexable
 
+    def opens_paths(self) -> Sequence[str]:
+        """Return the files that workers open, as far as they are known; a payload asks what it sends."""
+        return self.up.listed_paths or ()
+
     @property
     def indexable(self) -> bool:
         """True if the files can be indexed to find record i: their paths are known, and they are read in sequence."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
+import platform
 import sys
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -19,8 +21,10 @@ class MappedRange(NamedTuple):
     ----------
     path : str
         The file.
-    inode : int
-        The file's inode when it was mapped.
+    machine : str
+        The machine on which it was mapped.
+    device, inode, size : int
+        Of the file, when it was mapped.
     mode : str
         The mode of the mapping, ``r`` or ``r+``.
     offset, nbytes : int
@@ -34,7 +38,10 @@ class MappedRange(NamedTuple):
     """
 
     path: str
+    machine: str
+    device: int
     inode: int
+    size: int
     mode: Literal["r", "r+"]
     offset: int
     nbytes: int
@@ -66,14 +73,17 @@ def mapped_file(array: Array) -> MappedRange | None:
     nbytes = first + sum(max(0, way) for way in reach) + array.itemsize - low
     mapping = root.offset - root.offset % mmap.ALLOCATIONGRANULARITY
     try:
-        inode = Path(path).stat().st_ino
-        if sys.platform.startswith("linux") and _mapped_inode(low) != inode:
+        status = Path(path).stat()
+        if sys.platform.startswith("linux") and _mapped_inode(low) != status.st_ino:
             return None
     except OSError:
         return None
     return MappedRange(
         path=path,
-        inode=inode,
+        machine=this_machine(),
+        device=status.st_dev,
+        inode=status.st_ino,
+        size=status.st_size,
         mode="r" if root.mode == "r" else "r+",
         offset=mapping + low - memory.ctypes.data,
         nbytes=nbytes,
@@ -88,17 +98,35 @@ def mapped_file(array: Array) -> MappedRange | None:
 def open_mapped(place: MappedRange) -> Array:
     """Map a file again and return the array over it.
 
+    On another machine, or in a container that mounts something else there, it is a file of the same size.
+
     Raises
     ------
     FileNotFoundError, ValueError
-        The file has been moved or replaced since.
+        The file has been moved or replaced since; or it is another one on this machine.
     """
-    if Path(place.path).stat().st_ino != place.inode:
-        raise ValueError(f"{place.path} was replaced after a dataset got an array over it")
+    status = Path(place.path).stat()
+    if (place.machine, place.device) == (this_machine(), status.st_dev):
+        if status.st_ino != place.inode:
+            raise ValueError(f"{place.path} was replaced after a dataset got an array over it")
+    elif status.st_size != place.size:
+        raise ValueError(
+            f"{place.path} has {status.st_size:,} bytes on {platform.node()} and {place.size:,} where a dataset got "
+            "an array over it; workers on other machines need the same file at the same path"
+        )
     if not place.plain:
         return np.memmap(place.path, place.dtype, place.mode, place.offset, place.shape)
     memory = np.memmap(place.path, np.uint8, place.mode, place.offset, (place.nbytes,))
     return np.ndarray(place.shape, place.dtype, memory, place.first, place.strides)
+
+
+@functools.cache
+def this_machine() -> str:
+    """Return what names this machine since it was started."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return platform.node()
 
 
 def _mapped_inode(address: int) -> int | None:

@@ -27,6 +27,7 @@ import sys
 import types
 import weakref
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import cloudpickle
@@ -61,6 +62,7 @@ __all__ = ["Met", "Payload", "dumps_exception", "loads_exception", "pack", "unpa
 
 _LARGE = 64 << 10  # bytes from which on a buffer is shared
 _ALIGNMENT = 128
+_MOST_PATHS = 200
 _CHECKED = 64 << 20  # bytes from which on we look whether there is memory for them
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform.startswith("linux") else 0)
 _HEAD = struct.Struct("<QQQ")  # where the pickles end, where the index is, how long it is
@@ -84,10 +86,15 @@ class Payload:
         The functions in it, and the types of all its objects.
     modules : frozenset of str
         The modules that a worker needs to unpickle it.
+    paths : tuple of str
+        Files that it maps, and files of records that workers open, as far as they are known: the first 200.
     """
 
-    def __init__(self, fd: int, met: tuple[Met, ...], named: Iterable[str]) -> None:
+    def __init__(
+        self, fd: int, met: tuple[Met, ...], named: Iterable[str], paths: Iterable[str] = ()
+    ) -> None:
         self.fd, self.met = fd, met
+        self.paths = tuple(paths)
         self.modules = frozenset({*map(module_name, met), *named})
         self.nbytes = os.fstat(fd).st_size
         self._close = weakref.finalize(self, os.close, fd)
@@ -132,7 +139,7 @@ def pack(objects: Sequence[tuple[str, object]], advice: str = _ADVICE) -> Payloa
     except BaseException:
         os.close(fd)
         raise
-    return Payload(fd, tuple(pickler.met.values()), pickler.named)
+    return Payload(fd, tuple(pickler.met.values()), pickler.named, pickler.paths)
 
 
 def _write(
@@ -231,6 +238,8 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
         The functions found, and the types of all objects, by id.
     named : set of str
         Modules that the user's functions import.
+    paths : dict of str
+        Files that workers open.
     """
 
     def __init__(self, file: io.BufferedWriter, modules: ByValue) -> None:
@@ -242,6 +251,7 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.modules = modules
         self.met: dict[int, Met] = {}
         self.named: set[str] = set()
+        self.paths: dict[str, None] = {}
         self._places: dict[tuple[int, int], int] = {}
 
     def _keep(self, buffer: pickle.PickleBuffer) -> bool:
@@ -260,6 +270,9 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
         kind = type(value)
         met = value if isinstance(value, (type, types.FunctionType)) else kind
         self.met[id(met)] = met
+        opens = getattr(kind, "opens_paths", None)
+        if opens is not None:
+            self._opened(opens(value))
         if kind is types.MethodType or kind is _CACHED:
             function = value.__wrapped__ if kind is _CACHED else value.__func__
             if isinstance(function, types.FunctionType):  # not one of Cython's
@@ -292,8 +305,14 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
         is_made = isinstance(value, type) and reduced is not NotImplemented
         return with_slots(value, reduced) if is_made else reduced
 
+    def _opened(self, paths: Iterable[str]) -> None:
+        for path in islice(paths, _MOST_PATHS - len(self.paths)):
+            if "://" not in path:
+                self.paths[os.path.abspath(path)] = None  # noqa: PTH100 - links stay as they are
+
     def _reduce_array(self, array: Array) -> Any:
         if (place := mapped_file(array)) is not None:
+            self._opened([place.path])
             return open_mapped, (place,)
         if (
             type(array) is np.ndarray

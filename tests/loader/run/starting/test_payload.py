@@ -32,6 +32,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tundish.errors import SharedMemoryError, SpecError, TransformError, WorkerTraceback
+from tundish.loader.dataset import Dataset
+from tundish.loader.files.records import TextLineDataset
+from tundish.loader.run.starting import mapped
 from tundish.loader.run.starting import payload as module
 from tundish.loader.run.starting.launcher import Launcher
 from tundish.loader.run.starting.payload import dumps_exception, loads_exception, pack, unpack
@@ -302,6 +305,44 @@ def test_a_file_replaced_on_the_way_is_an_error_that_names_it(file: Path) -> Non
         unpack(payload.fd)
     assert caught.value.__notes__ == ["while a worker unpickled the source"]
     payload.close()
+
+
+def test_on_another_machine_a_file_of_the_same_size_is_taken(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inodes of two machines have nothing to do with each other."""
+    payload = pack([("the source", np.memmap(file, np.int64, "r"))])
+    new = file.with_name("new")
+    np.zeros(LARGE, np.int64).tofile(new)
+    new.replace(file)
+    monkeypatch.setattr(mapped, "this_machine", lambda: "another")
+    (array,) = unpack(payload.fd)
+    assert array[:2].tolist() == [0, 0]
+
+    np.zeros(LARGE + 1, np.int64).tofile(file)
+    with pytest.raises(
+        ValueError, match=r"numbers has .* bytes on .* the same file at the same path"
+    ):
+        unpack(payload.fd)
+    payload.close()
+
+
+def test_paths_that_workers_open_are_known(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    records = Dataset.from_tensor_slices([0])  # something that opens nothing
+    array = np.memmap(file.name, np.int64, "r")
+    payload = pack([("a", array), ("b", {"c": array[:10]}), ("d", records)])
+    assert payload.paths == (str(file),)
+    payload.close()
+
+    lines = [str(file.with_name(f"lines{number}")) for number in range(300)]
+    for path in lines:
+        Path(path).write_text("a\n", encoding="ascii")
+    ds = TextLineDataset([*lines, "memory://lines"])
+    for objects in ([ds], [ds, array]):
+        payload = pack([(str(number), each) for number, each in enumerate(objects)])
+        assert payload.paths == tuple(lines[:200])
+        payload.close()
 
 
 # ------------------------------------------------------------------------ what cannot be pickled
