@@ -35,6 +35,7 @@ __all__ = ["Dial", "Dialed", "Refused", "dial", "resolve"]
 
 _PATIENCE_S = 5.0
 _PIECE = 1 << 20
+_PROVING = "proving the token to"
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Dial:
         except OSError as error:
             self.close()
             forget_names()  # it may have another address by now
-            raise named_error(error, self.address, self._doing) from error
+            raise named_error(error, self.address, self._doing, self._hint()) from error
         except (KeyError, TypeError, ValueError) as error:
             self.close()
             reason = f"what it answered is not understood ({type(error).__name__}: {error})"
@@ -157,6 +158,12 @@ class Dial:
         if self._stream is not None:
             self._stream.close()
 
+    def _hint(self) -> str:
+        """Return what is likely if the other end leaves before it has said anything."""
+        if self._doing != _PROVING or self._credentials.tls is not None:
+            return ""
+        return "does it speak TLS, and this end has no certificates? Or is it another service?"
+
     def _got_on(self) -> None:
         self.deadline = time.monotonic() + _PATIENCE_S
 
@@ -170,7 +177,7 @@ class Dial:
             self._doing = "beginning TLS with"
             self._stream = TlsStream(self._stream, tls, server=False)
             yield from self._stream.shake(where)
-        self._doing = "proving the token to"
+        self._doing = _PROVING
         yield from prove(self._stream, self._credentials.token, where, dials=True)
         self._doing = "waiting for the answer of"
         self._got_on()

@@ -325,11 +325,10 @@ def is_silent(sock: socket.socket, patience_s: float = 5.0) -> bool:
     return (retransmitted > 0 or probes > 1) and last_ack_ms > patience_s * 1000
 
 
-def named_error(error: OSError, where: Address, doing: str) -> OSError:
-    """Return an error of the system with the address that it concerns."""
+def named_error(error: OSError, where: Address, doing: str, hint: str = "") -> OSError:
+    """Return an error of the system with the address that it concerns, and a hint."""
     number = error.errno or errno.ECONNRESET
     text = error.strerror or str(error)
-    hint = ""
     if number == errno.ECONNREFUSED:
-        hint = "; nothing listens there (an agent listens on loopback unless it is told otherwise)"
-    return OSError(number, f"{text}, while {doing} {show_address(where)}{hint}")
+        hint = "nothing listens there (an agent listens on loopback unless it is told otherwise)"
+    return OSError(number, f"{text}, while {doing} {show_address(where)}{'; ' * bool(hint)}{hint}")

@@ -7,6 +7,7 @@ the first one. No byte goes through the agent then, and none is readable on the 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import select
@@ -110,7 +111,7 @@ class TlsStream:
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
                 self._wait(error, flags)
             except ssl.SSLError as error:
-                raise BrokenPipeError(str(error)) from error
+                raise BrokenPipeError(errno.EPIPE, str(error)) from error
 
     def sendmsg(self, parts: Sequence[Any], ancillary: Sequence[Any] = (), flags: int = 0) -> int:
         """Send some of the first part, joined with those behind it if all are small."""
@@ -138,8 +139,10 @@ class TlsStream:
                 self._wait(error, flags)
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return 0
-            except ssl.SSLError as error:  # a record that was changed, or is none
-                raise ConnectionResetError(str(error)) from error
+            except ssl.SSLError as error:
+                if "ALERT" in (error.reason or ""):  # the other end does not take the certificate
+                    raise Refused("the other end", _failed(error)) from error
+                raise ConnectionResetError(errno.ECONNRESET, str(error)) from error  # no record
 
     def recvmsg_into(
         self, buffers: Sequence[Any], ancbufsize: int = 0, flags: int = 0
@@ -166,7 +169,7 @@ class TlsStream:
         """Wait until the session can go on; raise where nobody wants to wait."""
         self.waits_to_write = isinstance(error, ssl.SSLWantWriteError)
         if not self._blocking or flags & _DONT_WAIT:
-            raise BlockingIOError(str(error)) from None
+            raise BlockingIOError(errno.EAGAIN, str(error)) from None
         poll = select.poll()
         poll.register(self._tls, select.POLLOUT if self.waits_to_write else select.POLLIN)
         poll.poll()
