@@ -14,22 +14,21 @@ Nothing else in the transport relies on the order of writes.
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import socket
-import struct
 import sys
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 
 from tundish.forked import not_inherited
 from tundish.shm.budget import forced_memory, portable
+from tundish.shm.frames import LENGTH, Frames, Message, Place
 
-Message = bytes | memoryview
-
-# The largest packet, and what a stream reads at once; what is larger there is received straight
-# into its place. Kernels refuse packets beyond the send buffer, 208 KiB if nobody changed it.
+# The largest packet, and what a stream reads at once. Kernels refuse packets beyond the send buffer, 208 KiB if nobody changed it.
 _PACKET = 180 * 1024
 
 # What is asked for as buffers; the kernel grants less when its own limit is lower.
@@ -38,12 +37,20 @@ _BUFFER = 1 << 20
 # Below this, a length and its message are joined: one system call is dearer than the copy.
 _JOIN = 16 * 1024
 
+# The kernel takes at most 1024.
+_MOST_PARTS = 512
+
 # A dead worker must not kill a trainer that has restored SIGPIPE's default, as command line tools do.
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 
 _CLOSED = "this channel is closed"
 
-_LENGTH = struct.Struct("<Q")
+# What the kernel says of a machine that cannot be reached any more.
+_UNREACHED = {
+    getattr(errno, name)
+    for name in ("EHOSTUNREACH", "EHOSTDOWN", "ENETUNREACH", "ENETDOWN", "ENETRESET")
+    if hasattr(errno, name)
+}
 
 
 class ChannelClosed(Exception):  # noqa: N818 - an event to handle, not a mistake
@@ -76,6 +83,7 @@ class Channel:
         "_reset",
         "_scratch",
         "_socket",
+        "_whole",
         "kind",
         "max_message",
     )
@@ -91,7 +99,9 @@ class Channel:
         self._reset = False
         self._out: deque[Message] = deque()
         self._arrived: deque[Message] = deque()
-        self._frames = _Frames() if kind == "stream" else None
+        self._frames = Frames() if kind == "stream" else None
+        # What was received and decrypted makes no descriptor readable: it has to be taken out.
+        self._whole = not isinstance(sock, socket.socket)
         not_inherited(self, Channel.close)
         # Kept, since a fresh buffer of this size costs malloc a mapping: 12 us a message. Its
         # pages exist as far as messages have filled them.
@@ -137,6 +147,11 @@ class Channel:
         self._socket.setblocking(False)
         self._blocking = False
 
+    def receive_into(self, place: Place) -> None:
+        """Receive the large messages of a stream where `place` tells."""
+        assert self._frames is not None
+        self._frames.place = place
+
     def fileno(self) -> int:
         """Return the descriptor, -1 when closed."""
         return self._socket.fileno()
@@ -145,6 +160,11 @@ class Channel:
         """Close this end. Safe to call twice; in a forked child it does not disturb the parent."""
         self._broken = True
         self._socket.close()
+
+    @property
+    def held(self) -> bool:
+        """True if `recv_all` has more to give once what it gave has been processed."""
+        return self._frames is not None and self._frames.held
 
     @property
     def pending(self) -> bool:
@@ -178,11 +198,41 @@ class Channel:
         if self._frames is None:
             self._out.append(message)
         elif size <= _JOIN:
-            self._out.append(b"".join((_LENGTH.pack(size), message)))
+            self._out.append(b"".join((LENGTH.pack(size), message)))
         else:
-            self._out.append(_LENGTH.pack(size))
+            self._out.append(LENGTH.pack(size))
             self._out.append(message)
         return not waiting and self.flush()
+
+    def send_parts(self, parts: Sequence[memoryview]) -> None:
+        """Send one message of a stream that is there in parts, from where they are; the end must be blocking.
+
+        Raises
+        ------
+        ChannelClosed
+            The other end is closed.
+        """
+        assert self._frames is not None
+        assert not self._out
+        if self._broken:
+            raise ChannelClosed(_CLOSED)
+        size = sum(part.nbytes for part in parts)
+        left = [memoryview(LENGTH.pack(size)), *(part for part in parts if part.nbytes)]
+        try:
+            while left:
+                if self._whole:
+                    sent = self._socket.sendmsg(left[:_MOST_PARTS])
+                else:
+                    sent = self._socket.sendmsg(left[:_MOST_PARTS], (), _NO_SIGNAL)
+                while left and sent >= len(left[0]):
+                    sent -= len(left.pop(0))
+                if sent:
+                    left[0] = left[0][sent:]
+        except BaseException as error:
+            self._broken = True  # half of it may be sent
+            if isinstance(error, OSError) and _is_gone(error):
+                raise ChannelClosed(str(error)) from error
+            raise
 
     def flush(self) -> bool:
         """Send queued messages as far as the kernel accepts them; return True if everything was sent."""
@@ -199,10 +249,10 @@ class Channel:
                     out.popleft()
         except BlockingIOError:
             return False
-        except (BrokenPipeError, ConnectionResetError) as error:
-            out.clear()  # but what the peer had sent can still be received
-            raise ChannelClosed(str(error)) from error
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, OSError) and _is_gone(error):
+                out.clear()  # but what the peer had sent can still be received
+                raise ChannelClosed(str(error)) from error
             self._broken = True
             raise
         return True
@@ -238,6 +288,8 @@ class Channel:
             As from `recv`, if there is no message left to return.
         """
         arrived, sock, frames, scratch = self._arrived, self._socket, self._frames, self._scratch
+        if self._whole:
+            enough = math.inf
         while len(arrived) < enough:
             if self._broken:
                 if arrived:
@@ -253,66 +305,29 @@ class Channel:
                     count = frames.receive(sock, flags, scratch, arrived)
             except BlockingIOError:
                 break
-            except ConnectionResetError:
+            except BaseException as error:
+                if not (isinstance(error, OSError) and _is_gone(error)):
+                    self._broken = True
+                    raise
                 # The peer went without reading all of ours. On a packet socket Linux says so before
                 # it hands out what the peer had still sent; so go on until the end is reached.
                 if not self._reset:
                     self._reset = True
                     continue
                 count = 0
-            except BaseException:
-                self._broken = True
-                raise
             if not count:
                 self._broken = True
+            if frames is not None and frames.held:
+                break
         messages = list(arrived)
         arrived.clear()
         return messages
 
 
-class _Frames:
-    """Splits a stream into messages."""
-
-    __slots__ = ("_filled", "_large", "_rest")
-
-    def __init__(self) -> None:
-        self._rest = bytearray()  # read, but not yet a whole message
-        self._large: memoryview | None = None  # a message too large for that, and its progress
-        self._filled = 0
-
-    def receive(
-        self, sock: socket.socket, flags: int, scratch: memoryview, arrived: deque[Message]
-    ) -> int:
-        """Read once, append complete messages to `arrived`, and return the number of bytes read."""
-        if self._large is None:
-            count = sock.recv_into(scratch, 0, flags)
-            self._rest += scratch[:count]
-            self._split(arrived)
-            return count
-        count = sock.recv_into(self._large[self._filled :], 0, flags)
-        self._filled += count
-        if self._filled == len(self._large):
-            arrived.append(self._large)
-            self._large = None
-        return count
-
-    def _split(self, arrived: deque[Message]) -> None:
-        rest = self._rest
-        start = 0
-        while len(rest) - start >= _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(rest, start)
-            body = start + _LENGTH.size
-            if body + size <= len(rest):
-                arrived.append(bytes(memoryview(rest)[body : body + size]))
-                start = body + size
-                continue
-            if size > _PACKET:
-                self._large = memoryview(bytearray(size))
-                self._filled = len(rest) - body
-                self._large[: self._filled] = memoryview(rest)[body:]
-                start = len(rest)
-            break
-        del rest[:start]
+def _is_gone(error: OSError) -> bool:
+    """Return True if an error says that the other end, or the machine it was on, is gone."""
+    gone = (BrokenPipeError, ConnectionError, TimeoutError)
+    return isinstance(error, gone) or error.errno in _UNREACHED
 
 
 def _type(kind: str) -> socket.SocketKind:

@@ -44,6 +44,7 @@ class Loading:
     _iterator: Any = None
     _said_length: int | None = None
     _pinning: Any = None
+    _recruiting: Any = None  # what makes the source of its workers; None for those of this machine
 
     def __iter__(self) -> LoaderIterator | DatasetBatches:
         this: Any = self

@@ -51,6 +51,11 @@ class LoaderSettings(Protocol):
     flavour: Flavour
 
     @property
+    def _recruiting(self) -> Any:
+        """What makes the source of its workers, as `WorkerSpec.recruiting`; None for workers of this machine."""
+        ...
+
+    @property
     def finish(self) -> Finish | None:
         """The last step before each batch is delivered."""
         ...

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import replace
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.dataloader.flavour import modules_to_preload
 from tundish.loader.run.pool.outfit import crew_of_processes, moment_of
@@ -34,6 +34,8 @@ class Outfit:
         The recipe for reading the dataset.
     base_seed : int
         The loader's seed when they start.
+    recruiting : callable or None
+        Makes the source of workers; None for workers of this machine.
 
     Attributes
     ----------
@@ -41,7 +43,7 @@ class Outfit:
         The specification of workers.
     """
 
-    def __init__(self, recipe: Recipe, base_seed: int) -> None:
+    def __init__(self, recipe: Recipe, base_seed: int, recruiting: Any = None) -> None:
         self._recipe, self.base_seed = recipe, base_seed
         self._changed: set[GlobalName] = set()
         self.crew = crew_of_processes(
@@ -53,6 +55,7 @@ class Outfit:
             preload=lambda payload: modules_to_preload(recipe, payload.modules),
             policy=recipe.globals,
             met=_met_in(recipe),
+            recruiting=recruiting,
         )
 
     @property

@@ -57,7 +57,7 @@ class Parallel(LoaderIterator):
 
     def __init__(self, loader: LoaderSettings, progress: Progress, workers: int) -> None:
         self._timeout, self._in_order = loader.timeout, loader.in_order
-        self._size = workers
+        self._size, self._recruiting = workers, loader._recruiting  # noqa: SLF001 - in common
         self._lasting = loader.persistent_workers
         self._limit = max(1, loader.prefetch_factor or 1) * self._size
         self._together = 2 if self._limit > 2 else 1
@@ -147,7 +147,7 @@ class Parallel(LoaderIterator):
     def _hire(self, base_seed: int) -> None:
         """Start new workers."""
         recipe = self._recipe
-        self._outfit = Outfit(recipe, base_seed)
+        self._outfit = Outfit(recipe, base_seed, self._recruiting)
         coordinator = Coordinator(self._size, Memory(default_budget().nbytes), Deaths())
         coordinator.open(self._outfit.crew, open_trace(None, "DataLoader", self._size))
         self._coordinator, self._box[:] = coordinator, [coordinator]

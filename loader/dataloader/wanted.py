@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tundish.loader.protocols.raised import carried
+from tundish.loader.run.coordinating.placing import placing
 from tundish.loader.run.coordinating.tasks import Tasks
 from tundish.loader.run.pool.peers import Job
 from tundish.loader.run.stages.stage import Stage
@@ -20,6 +21,7 @@ from tundish.loader.run.wire.messages import (
     EXTRA,
     EXTRA_IN_SLOT,
     NO_SLOT,
+    ROWS_INLINE,
     STREAM_END,
     ItemsForm,
     MessageKind,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.starting.launcher import Exit
     from tundish.loader.run.wire.messages import Done
     from tundish.loader.watch.watch import StageMeter
+    from tundish.shm.frames import Placing
     from tundish.shm.layout import Layout
 
 NO_BATCH = -1
@@ -204,10 +207,24 @@ class BatchTasks(Tasks):
         )
         return [Job(task, tail, block, cost=1.0, seat=block.seat, held=held)]
 
+    def place(self, job: Job, done: Done, layout: Layout | None, memory: Memory) -> Placing | None:
+        root = self._root(job, done, memory)
+        return None if root is None else placing(done, root, [(0, done.nbytes)])
+
+    def _root(self, job: Job, done: Done, memory: Memory) -> np.ndarray | None:
+        """Return the slot for a batch that a worker without this memory has made."""
+        have = job.task.have
+        return memory.rows_of(job, [(have, done.nbytes - have)], done.nbytes)
+
     def take_in(
         self, job: Job, done: Done, layout: Layout | None, tail: memoryview, memory: Memory
     ) -> None:
         block, ring, meter = job.block, memory.ring, job.block.stage.meter
+        if done.flags & ROWS_INLINE:
+            root = self._root(job, done, memory)
+            assert root is not None
+            root[:] = tail[: done.nbytes]
+            tail = tail[done.nbytes :]
         meter.nbytes += done.nbytes + len(tail)
         if ring is not None and block.slot is not None:
             ring.grew(block.slot, done.nbytes)

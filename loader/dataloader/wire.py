@@ -64,19 +64,32 @@ class SlotMemory:
         The slot's number.
     have, may : int
         The slot's size in bytes, and the size that it may reach before the coordinator is asked.
+    private : numpy.ndarray, optional
+        Memory of this process in the place of the slot, which another machine has: what was used of it is sent there.
     """
 
-    def __init__(self, arena: Arena | None, slot: int, have: int, may: int) -> None:
+    def __init__(
+        self,
+        arena: Arena | None,
+        slot: int,
+        have: int,
+        may: int,
+        private: np.ndarray | None = None,
+    ) -> None:
         self._arena, self._slot, self._have, self._may = arena, slot, have, may
+        self._private = private
         self.used = 0
         self.address = 0
-        if arena is not None:
+        if private is not None:
+            self.address = private.__array_interface__["data"][0]
+            self._have = self._may = min(may, len(private))
+        elif arena is not None:
             self.address = arena.root(slot, 1).__array_interface__["data"][0]
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         """Return an array in the slot; a private one if it is small, or if there is no room."""
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        if self._arena is None or nbytes <= _INLINE:
+        if self.address == 0 or nbytes <= _INLINE:
             return np.empty(shape, dtype)
         try:
             start = self.take(nbytes)
@@ -105,6 +118,8 @@ class SlotMemory:
 
     def view(self, start: int, nbytes: int) -> np.ndarray:
         """Return a range of the slot."""
+        if self._private is not None:
+            return self._private[start : start + nbytes]
         assert self._arena is not None
         return np.frombuffer(
             self._arena.map, np.uint8, nbytes, self._slot * self._arena.stride + start

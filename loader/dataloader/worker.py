@@ -11,6 +11,7 @@ again. Of an iterable dataset it holds its own replica, as torch's workers do.
 from __future__ import annotations
 
 import importlib
+import mmap
 import pickle
 import sys
 import time
@@ -33,6 +34,7 @@ from tundish.loader.run.wire.messages import (
     EXTRA,
     EXTRA_IN_SLOT,
     NO_SLOT,
+    ROWS_INLINE,
     STREAM_END,
     ItemsForm,
     MessageKind,
@@ -89,6 +91,7 @@ class LoaderWorker(Serving):
         self._made = 0
         self._has_begun = False
         self._kept: dict[int, PackedBatch] = {}
+        self._private: np.ndarray | None = None
 
     def _complaint(self) -> bytes:
         return b"" if self._failed is None else _packed(self._failed)
@@ -104,17 +107,23 @@ class LoaderWorker(Serving):
     def _task(self, task: Task, tail: bytes | memoryview) -> None:
         began, cpu_s = time.perf_counter(), time.process_time()
         arena = self._arena if task.slot != NO_SLOT else None
-        memory = SlotMemory(arena, task.slot, task.have, task.may)
+        private = None if self._arena is not None or task.slot == NO_SLOT else self._slot(task.may)
+        memory = SlotMemory(arena, task.slot, task.have, task.may, private)
         kind, message, nbytes = MessageKind.DONE, b"", 0
+        parts: list[np.ndarray] = []
         try:
             packed = self._kept.pop(task.block, None) or self._made_or_over(task, tail, memory)
             flags = STREAM_END if packed.last else 0
             try:
                 message, in_slot = write_batch(packed, memory)
                 flags |= EXTRA_IN_SLOT if in_slot else 0
+                if in_slot and private is not None:
+                    flags |= ROWS_INLINE
+                    parts.append(private[: memory.used])
             except SlotTooSmall as need:
                 # Nothing is made twice: the batch waits here for a larger slot.
                 self._kept[task.block] = packed
+                self._private = None  # where some of it lies
                 kind, nbytes, flags = MessageKind.NEED, need.nbytes, 0
         except BaseException as error:  # noqa: BLE001 - the batch's error
             message, flags = self._error(element_error(error), task), EXTRA
@@ -125,8 +134,16 @@ class LoaderWorker(Serving):
             message,
             took_s=time.perf_counter() - began,
             busy_s=time.process_time() - cpu_s,
-            nbytes=nbytes or memory.used,
+            nbytes=nbytes or (memory.used if private is None or parts else 0),
+            encoded=len(message),
+            parts=parts,
         )
+
+    def _slot(self, nbytes: int) -> np.ndarray:
+        """Return memory in the place of a slot on another machine; it takes pages as far as it is used."""
+        if self._private is None or len(self._private) < nbytes:
+            self._private = np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
+        return self._private
 
     def _made_or_over(
         self, task: Task, tail: bytes | memoryview, memory: SlotMemory

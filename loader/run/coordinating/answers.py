@@ -9,12 +9,13 @@ import numpy as np
 from tundish.loader.protocols.raised import carried
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.wire.messages import ROWS_INLINE, align, share_offset
-from tundish.shm.layout import Layout, decode
+from tundish.shm.layout import decode
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.block import Block
     from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.wire.messages import Done
+    from tundish.shm.layout import Layout
 
 
 def in_slot(block: Block, done: Done, layout: Layout | None, memory: Memory) -> Any:
@@ -56,12 +57,16 @@ def add(block: Block, piece: Any) -> None:
         block.elements.update(elements)
 
 
-def copy_rows(block: Block, own: Layout, first: int, rows: memoryview) -> None:
-    """Copy rows that came inside the message to the block's private memory."""
+def copy_rows(
+    block: Block, root: np.ndarray | None, spans: list[tuple[int, int]], rows: memoryview
+) -> None:
+    """Copy rows that came inside the message to their places in the block's slot, or in its private memory."""
     assert block.layout is not None
-    if block.root is None:
-        block.root = np.empty(block.layout.nbytes, np.uint8)
+    if root is None:
+        if block.root is None:
+            block.root = np.empty(block.layout.nbytes, np.uint8)
+        root = block.root
     at = 0
-    for offset, nbytes in block.layout.spans(first, own.rows):
-        block.root[offset : offset + nbytes] = rows[at : at + nbytes]
+    for offset, nbytes in spans:
+        root[offset : offset + nbytes] = rows[at : at + nbytes]
         at += nbytes

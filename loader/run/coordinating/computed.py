@@ -13,10 +13,11 @@ from tundish.loader.protocols.pieces import Pieces, refs_only
 from tundish.loader.protocols.raised import NODE_MARK
 from tundish.loader.protocols.rows import as_ref
 from tundish.loader.run.coordinating.answers import add, copy_rows, in_slot
+from tundish.loader.run.coordinating.placing import placing
 from tundish.loader.run.coordinating.tasks import Tasks
 from tundish.loader.run.evaluating.evaluators import compile_values
 from tundish.loader.run.pool.peers import Job
-from tundish.loader.run.stages.stage import TASK_S
+from tundish.loader.run.stages.stage import TASK_S, task_s
 from tundish.loader.run.wire.messages import (
     EXTRA,
     EXTRA_IN_SLOT,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.stages.stage import Stage
     from tundish.loader.run.wire.messages import Done
+    from tundish.shm.frames import Placing
 
 _new = tuple.__new__
 """Makes a named tuple without the call of a Python function that its class makes."""
@@ -180,6 +182,19 @@ class ComputedTasks(Tasks):
 
     # -- what workers answer -------------------------------------------------------------------
 
+    def place(self, job: Job, done: Done, layout: Layout | None, memory: Memory) -> Placing | None:
+        block = job.block
+        if layout is None or block.layout not in (None, layout):
+            return None
+        spans = layout.spans(done.first, done.rows)
+        root = memory.rows_of(job, spans, layout.nbytes) if done.nbytes else None
+        if root is None:
+            block.layout = layout
+            if block.root is None:
+                block.root = np.empty(layout.nbytes, np.uint8)
+            root = block.root
+        return placing(done, root, spans)
+
     def take_in(
         self, job: Job, done: Done, layout: Layout | None, tail: memoryview, memory: Memory
     ) -> None:
@@ -190,12 +205,15 @@ class ComputedTasks(Tasks):
         elif layout is not None and layout is not block.layout and layout != block.layout:
             block.mixed = True
         rows_size = 0
+        # By a worker without this memory: rows that others would have written to the slot.
+        sent = bool(done.nbytes) and not done.flags & EXTRA_IN_SLOT
         if layout is not None and done.flags & ROWS_INLINE:
-            own = Layout(layout.tree, layout.keys, done.rows)
-            rows_size = sum(n for _, n in own.spans(0, done.rows))
+            spans = layout.spans(done.first, done.rows)
+            rows_size = sum(n for _, n in spans)
             if not block.mixed:
-                copy_rows(block, own, done.first, tail[:rows_size])
-        if done.nbytes and not done.flags & ROWS_INLINE:
+                root = memory.rows_of(job, spans, layout.nbytes) if sent else None
+                copy_rows(block, root, spans, tail[:rows_size])
+        if done.nbytes and (sent or not done.flags & ROWS_INLINE):
             block.nbytes = max(block.nbytes, done.nbytes)
         if done.flags & EXTRA:
             if done.flags & EXTRA_IN_SLOT:
@@ -324,7 +342,7 @@ def rows_per_task(stage: Stage, total: int, workers: int) -> int:
     if stage.pace.row_s is None:
         return max(1, total // (4 * workers))
     # What a row takes is wall time: on a busy machine it says too much.
-    rows = max(stage.pace.rows_in(TASK_S), stage.group // (4 * workers))
+    rows = max(stage.pace.rows_in(task_s(workers)), stage.group // (4 * workers))
     count = max(1, round(total / rows))
     return -(-total // count)
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.run.wire.messages import Done
     from tundish.loader.watch.stats import Stats
+    from tundish.shm.frames import Placing
     from tundish.shm.layout import Layout
 
 
@@ -355,6 +356,16 @@ class Coordinator:
             return
         if block.left == 0:
             self._complete(block)
+
+    def place(self, job: Job, done: Done, layout: Layout | None) -> Placing | None:
+        """Return where the rows that follow an answer are to be received; None for memory of their own."""
+        if job.block.number not in self._blocks:
+            return None
+        tasks: Tasks = job.block.stage.tasks
+        try:
+            return tasks.place(job, done, layout, self.memory)
+        except SharedMemoryError:  # it is said when they are taken in
+            return None
 
     def _unreadable(self, job: Job, error: Exception) -> None:
         """Request rows that cannot be unpickled here one by one; a single one becomes an error."""

@@ -19,6 +19,8 @@ from tundish.loader.run.wire.messages import POINTER
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy as np
+
     from tundish.loader.protocols.block import Block
     from tundish.loader.run.pool.peers import Job, Peer
     from tundish.loader.run.stages.stage import Stage
@@ -147,6 +149,31 @@ class Memory:
                 block.slot = None
             stage.block_nbytes = max(block.nbytes, stage.block_nbytes // 2)
             stage.nbytes += block.nbytes
+
+    def rows_of(self, job: Job, spans: list[tuple[int, int]], nbytes: int) -> np.ndarray | None:
+        """Return the slot of a task's block, to receive rows that came in a message; None if it has none.
+
+        Parameters
+        ----------
+        job : Job
+            The task.
+        spans : list of (int, int)
+            Its own byte ranges in the slot: offset and length.
+        nbytes : int
+            The bytes of the slot that the block needs, within what the task was granted.
+
+        Raises
+        ------
+        SharedMemoryError
+            The system has less than the budget allows.
+        """
+        ring, slot = self.ring, job.block.slot
+        if ring is None or slot is None:
+            return None
+        if nbytes > job.task.have:
+            for offset, length in spans:
+                ring.arena.allocate(slot, offset, length)
+        return ring.arena.root(slot, nbytes)
 
     def abandon(self, block: Block) -> None:
         """Release the slot of an abandoned block once the last worker that may write to it has answered."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.pool.peers import Job
     from tundish.loader.run.starting.launcher import Exit
     from tundish.loader.run.wire.messages import Done
+    from tundish.shm.frames import Placing
     from tundish.shm.layout import Layout
 
 
@@ -40,6 +41,10 @@ class Tasks:
     def by_value(self, job: Job, memory: Memory) -> bytes:
         """Return the tail of a task for a worker that has no part in this process's memory."""
         return memory.by_value(job.tail)
+
+    def place(self, job: Job, done: Done, layout: Layout | None, memory: Memory) -> Placing | None:
+        """Return where the rows that follow an answer are to be received; None for memory of their own."""
+        return None
 
     def unreadable(self, job: Job, error: Exception) -> Exception:
         """Return the error of a row that cannot be unpickled."""

@@ -58,7 +58,10 @@ def crew_of_processes(
     start = "zygote" if recruiting is not None else start_method(start)
     payload, modules = None, tuple[str, ...]()
     if start != "fork":
-        launcher(threads, start).preload([entry.partition(":")[0]])  # while the parts are packed
+        if recruiting is None:
+            launcher(threads, start).preload(
+                [entry.partition(":")[0]]
+            )  # while the parts are packed
         payload = pack(parts)
         met, modules = payload.met, tuple(preload(payload))
     config["moment"] = moment_of(met, policy)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.wire.messages import Done, Task
     from tundish.loader.watch.stats import WorkerStats
     from tundish.shm.channel import Channel
+    from tundish.shm.frames import Placing
     from tundish.shm.layout import Layout
     from tundish.shm.liveness import Poller
     from tundish.shm.memory import Arena
@@ -58,6 +59,8 @@ class WorkerSpec:
         If workers are threads: their main function, called with channel and arena.
     recruiting : callable or None
         Makes the source of workers; None for workers of this machine.
+    paths : tuple of str
+        Files and folders that must be there where a worker is.
     """
 
     entry: str = ""
@@ -71,6 +74,7 @@ class WorkerSpec:
     answer: Callable[[bytes], tuple[bytes, list[str]]] | None = None
     thread: Callable[[Channel, Arena | None], None] | None = None
     recruiting: Callable[[WorkerSpec, Arena | None, Poller], Recruiting] | None = None
+    paths: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -127,6 +131,9 @@ class Owner(Protocol):
 
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
         """Process the answer to a task."""
+
+    def place(self, job: Job, done: Done, layout: Layout | None) -> Placing | None:
+        """Return where the rows that follow an answer are to be received; None for memory of their own."""
 
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
         """Handle a task that needs a larger slot, or one to itself."""

@@ -12,6 +12,7 @@ import math
 import pickle
 import time
 import warnings
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,15 @@ from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.starting.launcher import Exit
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.starting.watchdog import deadlocked
-from tundish.loader.run.wire.messages import DONE, EXTRA, RECORD, TASK, Done, MessageKind
+from tundish.loader.run.wire.messages import (
+    DONE,
+    EXTRA,
+    RECORD,
+    ROWS_INLINE,
+    TASK,
+    Done,
+    MessageKind,
+)
 from tundish.shm.channel import ChannelClosed
 from tundish.shm.layout import Layout, decode
 from tundish.shm.liveness import Poller
@@ -35,9 +44,12 @@ if TYPE_CHECKING:
     from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.watch.stats import WorkerStats
+    from tundish.shm.frames import Placing
     from tundish.shm.memory import Arena
 
 _START_DEATHS = 8
+_ELSEWHERE_S = 10.0
+"""How long no worker of another machine may come up until that is an error."""
 _BACK_OFF_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 _ENDING_S = 0.1
 _CONFIRM_S = 5.0
@@ -90,6 +102,7 @@ class Pool:
         self._unanswered: list[Job] = []
         self._deaths_in_a_row = 0
         self._start_deaths = 0
+        self._failing_since = 0.0
         self.restarts = 0
         self.tasks = 0
         self.in_flight = 0
@@ -199,6 +212,8 @@ class Pool:
         """Take a worker among the others."""
         self._names += 1
         peer.name = self._names
+        if peer.where is not None:
+            peer.channel.receive_into(partial(self._place, peer))
         self._watch_sentinel(peer)
         peer.channel.set_nonblocking()
         self._poller.register(peer.channel.fileno(), peer)
@@ -429,12 +444,16 @@ class Pool:
         dead = False
         before, self.cut = self.cut, True
         try:
-            messages = peer.channel.recv_all(1 if waiting else math.inf)
-        except ChannelClosed:
-            messages, dead = [], True
-        try:
-            for message in messages:
-                self._take_in(peer, memoryview(message))
+            while True:
+                try:
+                    messages = peer.channel.recv_all(1 if waiting else math.inf)
+                except ChannelClosed:
+                    messages, dead = [], True
+                for message in messages:
+                    self._take_in(peer, memoryview(message))
+                # What is held depended on these; and a worker that is left by them is let go.
+                if not (messages and peer.channel.held and peer in self._peers):
+                    break
         except Exception:
             self.cut = before
             raise
@@ -517,6 +536,18 @@ class Pool:
                 about = {"pid": number} if kind == MessageKind.HELLO else {"bytes": size}
                 self._trace("<-", peer.name, MessageKind(kind).name, **about)
 
+    def _place(self, peer: Peer, head: bytes, size: int) -> Placing | None:
+        """Return the place of a worker's rows by the head of its answer; None if they have none."""
+        if head[0] != MessageKind.DONE:
+            return None
+        done = Done(*DONE.unpack_from(head))
+        job = peer.jobs[0] if peer.jobs else None
+        if job is None or (job.task.block, job.task.first) != (done.block, done.first):
+            return None  # `_take_in` says so
+        if not done.flags & ROWS_INLINE or size != DONE.size + done.tail:
+            return None
+        return self._owner.place(job, done, peer.layouts.get(done.layout))
+
     def _layout(self, told: bytes) -> Layout:
         """Return a layout, the same object for all workers that send it, so that comparing is fast."""
         if told not in self._layouts:
@@ -556,10 +587,14 @@ class Pool:
                 self._orphans += jobs
                 self.starts.append(time.monotonic() + _BACK_OFF_S[-1])
                 raise too_many(how.errno, "a worker")
+            now = time.monotonic()
+            self._failing_since = self._failing_since if self._start_deaths else now
             self._start_deaths += 1
             if how.stuck:
                 raise deadlocked("the start of a worker", how.stderr)
-            if self._start_deaths >= _START_DEATHS:
+            # A connection that ends says little: whole machines come and go.
+            patient = peer.where is not None and now - self._failing_since < _ELSEWHERE_S
+            if self._start_deaths >= _START_DEATHS and not patient:
                 raise WorkerDiedError("its start", how.how, self._start_deaths, how.stderr)
         pause = _BACK_OFF_S[min(self._deaths_in_a_row // max(1, self.size), len(_BACK_OFF_S) - 1)]
         if pause:

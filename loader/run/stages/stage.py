@@ -10,8 +10,16 @@ if TYPE_CHECKING:
 TASK_S = 0.004
 """How long a task should take: short enough to spread, long enough to be worth its message."""
 
+_TRAINER_S = 0.0001
+"""How long this process needs for a task: to make it, send it, and take its answer in."""
+
 _FIRST_ROWS = 1
 _MOST_ROWS = 4096
+
+
+def task_s(workers: int) -> float:
+    """Return how long a task should take with so many workers: so long that at most half of this thread goes into tasks."""
+    return max(TASK_S, 2 * workers * _TRAINER_S)
 
 
 class Pace:

@@ -12,12 +12,18 @@ from tundish.loader.run.wire.messages import DONE, NO_LAYOUT, POINTER, RECORD, M
 from tundish.shm.channel import ChannelClosed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
     from tundish.loader.run.wire.messages import Task
     from tundish.shm.channel import Channel
     from tundish.shm.memory import Arena
 
 _FLUSH_S = 150e-6
 _FLUSH_BYTES = 32768
+_DIRECT = 32768
+"""Rows of so many bytes are not copied into a message."""
 _MOST_MICROS = 2**32 - 1
 
 
@@ -63,11 +69,21 @@ class Outbox:
         busy_s: float = 0.0,
         nbytes: int = 0,
         encoded: int = 0,
+        parts: Sequence[np.ndarray] = (),
     ) -> None:
-        """Add the answer to a task: DONE or NEED."""
+        """Add the answer to a task, DONE or NEED; large parts before its tail are sent at once, from where they are."""
         micros, busy = min(int(took_s * 1e6), _MOST_MICROS), min(int(busy_s * 1e6), _MOST_MICROS)
         fields = (kind, flags, task.stage, task.block, task.first, task.rows, layout, micros, busy)
-        self.say(DONE.pack(*fields, len(tail), nbytes, encoded), tail)
+        size = sum(map(len, parts))
+        record = DONE.pack(*fields, size + len(tail), nbytes, encoded)
+        if size >= _DIRECT and self._channel.max_message is None:
+            self.flush()
+            with contextlib.suppress(*([ChannelClosed] if self.tolerant else [])):
+                self._channel.send_parts(
+                    [memoryview(record), *(part.data for part in parts), memoryview(tail)]
+                )
+            return
+        self.say(record, b"".join([*map(bytes, parts), tail]) if parts else tail)
 
     def begins(self, element: int) -> None:
         """Report at once which element of a task is begun: if this process dies now, that element caused it."""

@@ -125,7 +125,7 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `uninterrupted`
     settings = pickle.loads(config)
     become_child(settings["parent"], settings["seat"], daemon=daemon)
-    fds = list(fds)
+    fds = list(fds)  # the first may be a session of TLS over one
     channel = Channel.adopt(fds.pop(0), settings["channel"])
     inbox = Inbox(channel)
     try:

@@ -24,7 +24,9 @@ from tundish.loader.run.working.writing import SlotTooSmall, TaskOutput
 from tundish.shm.layout import Encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
 
     from tundish.loader.protocols.context import Context
     from tundish.loader.run.wire.mail import Outbox
@@ -91,6 +93,7 @@ class Answers:
             Leaves outside the columns do not fit into the slot; nothing has been sent.
         """
         layout, tail = rows.layout, b""
+        parts: Sequence[np.ndarray] = ()
         watch = self._context.watch
         due = watch.enabled and began - self._told_at > _TELL_EVERY_S
         if due or watch.has_told:
@@ -104,8 +107,8 @@ class Answers:
             number = self._blocks.number_of(layout)
             if rows.private:
                 flags |= ROWS_INLINE
-                tail = b"".join([c.tobytes() for c in rows.columns if c is not None])
-            else:
+                parts = rows.parts
+            if not rows.sent:
                 nbytes = layout.nbytes
         encoded = 0
         if rows.has_more:
@@ -113,7 +116,7 @@ class Answers:
             piece = self._encode(rows)
             encoded = piece.nbytes
             if self._arena is None or task.slot == NO_SLOT or encoded <= INLINE_EXTRA:
-                tail += piece.to_bytes()
+                tail = piece.to_bytes()
             else:
                 flags |= EXTRA_IN_SLOT
                 nbytes = max(nbytes, _write_share(self._arena, task, layout, piece))
@@ -128,6 +131,7 @@ class Answers:
             busy_s=busy_s,
             nbytes=nbytes,
             encoded=encoded,
+            parts=parts,
         )
         return busy_s
 

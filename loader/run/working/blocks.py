@@ -44,6 +44,7 @@ class Blocks:
     def __init__(self, arena: Arena | None, outbox: Outbox) -> None:
         self._arena, self._outbox = arena, outbox
         self._layouts: dict[tuple[Any, ...], tuple[int, Layout]] = {}
+        self._warm = np.empty(0, np.uint8)
 
     def number_of(self, layout: Layout) -> int:
         """Return the number under which a layout was sent."""
@@ -63,11 +64,18 @@ class Blocks:
             self._outbox.say(RECORD.pack(MessageKind.LAYOUT, 0, 0, number, len(tail)), tail)
         layout = known[1]
         rows.layout = layout
-        rows.private = self._arena is None or task.slot == NO_SLOT or layout.nbytes <= INLINE_BLOCK
+        rows.sent = task.slot == NO_SLOT or layout.nbytes <= INLINE_BLOCK
+        rows.private = self._arena is None or rows.sent
         if rows.private:
+            if (
+                not rows.sent and layout.nbytes > task.may
+            ):  # the coordinator has it, and puts them there
+                raise SlotTooSmall(layout.nbytes)
             # Only this task's rows, as a block of their own.
             own = layout if task.rows == task.total else Layout(tree, keys, task.rows)
-            rows.columns = own.columns(np.empty(own.nbytes, np.uint8))
+            memory = self._memory(own.nbytes)
+            rows.columns = own.columns(memory)
+            rows.parts = [memory[at : at + nbytes] for at, nbytes in own.spans(0, task.rows)]
             shift = task.first
             mine = slice(None)
         else:
@@ -84,6 +92,14 @@ class Blocks:
         return writer(
             tree, keys, [rows.extras.get(at, c) for at, c in enumerate(rows.columns)], shift
         )
+
+    def _memory(self, nbytes: int) -> np.ndarray:
+        """Return memory for rows that are sent before the next task: fresh pages cost more than a copy."""
+        if nbytes <= INLINE_BLOCK:
+            return np.empty(nbytes, np.uint8)
+        if len(self._warm) < nbytes:
+            self._warm = np.empty(nbytes, np.uint8)
+        return self._warm[:nbytes]
 
     def _make_room(self, arena: Arena, task: Task, layout: Layout) -> None:
         if layout.nbytes > task.may:

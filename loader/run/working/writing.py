@@ -34,7 +34,8 @@ class SlotTooSmall(Exception):  # noqa: N818 - a message, not a mistake
 class TaskOutput:
     """The rows that one task has computed.
 
-    ``elements[k]`` holds row k when the rows have no common layout.
+    ``elements[k]`` holds row k when the rows have no common layout. With ``private``, ``parts`` are the
+    bytes of the columns, to be sent; with ``sent``, they belong to no slot.
     """
 
     __slots__ = (
@@ -47,20 +48,23 @@ class TaskOutput:
         "layout",
         "not_opened",
         "notes",
+        "parts",
         "private",
+        "sent",
         "told",
     )
 
     def __init__(self) -> None:
         self.layout: Layout | None = None
         self.columns: list[np.ndarray | None] = []
+        self.parts: list[np.ndarray] = []
         self.extras: dict[int, dict[int, Any]] = {}
         self.elements: dict[int, Any] | None = None
         self.drops: list[int] = []
         self.errors: dict[int, bytes] = {}
         self.events: dict[int, list[str]] = {}
         self.notes: dict[int, Any] = {}
-        self.private = self.not_opened = False
+        self.private = self.sent = self.not_opened = False
         self.told: Noted | None = None
 
     @property
