@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -156,7 +157,13 @@ def interface(host: str) -> str:
     """
     if host in ("", "localhost"):
         return "127.0.0.1"
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        number = errno.EADDRNOTAVAIL
+        raise OSError(
+            number, f"there is no interface {host!r} to listen on: {error.strerror}"
+        ) from error
     return str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])
 
 

@@ -236,6 +236,12 @@ class Dispatching:
             self._happen([pure.AgentsWanted(count)])
         return {}, []
 
+    def _needs(self, request: Fields, _: list[bytes], __: int) -> Answer:
+        taken = {seat for trainer in self.state.trainers.values() for seat in trainer.held}
+        busy = [a.name for a in self.agents() if a.serves or a.address in taken]
+        needed = pure.agents_needed(self.state, int(request["cores"]))
+        return {"agents": needed, "fixed": self.state.wanted is not None, "busy": busy}, []
+
     def _agents(self, _: Fields, __: list[bytes], ___: int) -> Answer:
         return {"agents": [list(each.address) for each in self.agents()]}, []
 
@@ -378,6 +384,7 @@ _CALLS: dict[str, Callable[[Dispatching, Fields, list[bytes], int], Answer | Lat
     "seats": Dispatching._seats,  # noqa: SLF001
     "job": Dispatching._job,  # noqa: SLF001
     "scale": Dispatching._scale,  # noqa: SLF001
+    "needs": Dispatching._needs,  # noqa: SLF001
     "agents": Dispatching._agents,  # noqa: SLF001
     "status": Dispatching._status,  # noqa: SLF001
 }

@@ -59,4 +59,4 @@ class AgentEngine(Protocol):
         """Tell how many agents are wished in all, for machines that come and go by wish (an autoscaler)."""
 
     def close(self) -> None:
-        """Let go of the engine, and wake `watch`; agents that are to outlive it go on."""
+        """Wake `watch`, now and for good, so that it returns at once; `stop` and `find` still work, and agents go on."""

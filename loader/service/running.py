@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tundish.forked import renewed
 from tundish.loader.service.dialing import resolve
@@ -13,6 +14,7 @@ from tundish.loader.service.dialing import resolve
 if TYPE_CHECKING:
     from tundish.loader.service.credentials import Address
 
+_AGAIN_S = 0.1
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - of those that listen everywhere
 
 
@@ -60,3 +62,53 @@ def numbered(address: Address) -> Address:
     except OSError:
         return address
     return str(place[0]), address[1]
+
+
+class Server(Protocol):
+    """A server that a command runs."""
+
+    def start(self) -> None:
+        """Start it."""
+
+    def join(self) -> None:
+        """Wait until it is stopped."""
+
+    def stop(self) -> None:
+        """Stop it."""
+
+
+def serve(server: Server, started: Callable[[], object] = lambda: None) -> None:
+    """Run a server until it ends, or until SIGTERM or SIGINT, after which it has ended when this returns.
+
+    Parameters
+    ----------
+    server : Server
+        The server, not started.
+    started : callable
+        Called when it is started.
+    """
+    told, ended = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        while not ended.is_set():  # it may not have started yet
+            server.stop()
+            ended.wait(_AGAIN_S)
+
+    def tell(*_: object) -> None:
+        if (
+            not told.is_set()
+        ):  # in a thread: the signal may have come within something that holds a lock
+            told.set()
+            threading.Thread(target=stop, daemon=True).start()
+
+    before = {number: signal.signal(number, tell) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        server.start()
+        if not told.is_set():
+            started()
+            server.join()
+    finally:
+        ended.set()
+        server.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""The command line: ``tundish demo``, ``doctor``, ``inspect``, ``debug``, ``snapshot`` and others.
+"""The command line: ``tundish demo``, ``doctor``, ``inspect``, ``debug``, ``snapshot``, ``service`` and others.
 
 Each command is a module here and is imported when it is called: ``tundish --help`` is immediate,
 and what a command needs beyond the library (Pillow for the demo) nobody else has to install.
@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import tundish
-from tundish.cli.snapshot.arguments import add_arguments
+from tundish.cli.service.arguments import add_arguments as add_service
+from tundish.cli.snapshot.arguments import add_arguments as add_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -193,7 +194,11 @@ def parser() -> argparse.ArgumentParser:
     )
 
     snapshot = command("snapshot", "Preprocess once and keep it in files")
-    add_arguments(snapshot)
+    add_snapshot(snapshot)
+
+    add_service(
+        command("service", "Run the servers of a data service, and show what a dispatcher knows")
+    )
 
     bench = command("bench", "Run the benchmarks of a checkout")
     bench.add_argument("names", nargs="*", metavar="NAME", help="which ones; by default all")

@@ -1,0 +1,65 @@
+"""Decisions about agents that an engine keeps, without a clock or an engine: how many to start, which to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+IDLE_S = 60.0
+"""Agents that trainers do not need any more are kept for so long."""
+
+_QUICK_S = 5.0
+"""An agent that ends so soon after its start has most likely not begun at all."""
+
+_REST_S = (0.2, 30.0)
+"""Before the next start after one such end, and at most."""
+
+
+@dataclass
+class Keeping:
+    """The agents that an engine runs, and how many it is to run.
+
+    Attributes
+    ----------
+    started : dict of str to float
+        When each agent was started.
+    """
+
+    started: dict[str, float] = field(default_factory=dict)
+    _quick: int = 0
+    _not_before: float = 0.0
+    _needed: list[tuple[float, int]] = field(default_factory=list)
+
+    def begun(self, names: Sequence[str], now: float) -> None:
+        """Take note of agents that were started, or found."""
+        self.started.update(dict.fromkeys(names, now))
+
+    def ended(self, names: Collection[str], now: float) -> None:
+        """Take note of agents that ended by themselves; those that end at once delay the next ones."""
+        gone = [self.started.pop(name) for name in names if name in self.started]
+        if any(now - began < _QUICK_S for began in gone):
+            rest_s = min(_REST_S[0] * 2**self._quick, _REST_S[1])
+            self._quick, self._not_before = self._quick + 1, now + rest_s
+        elif gone:
+            self._quick = 0
+
+    def lacking(self, needed: int, now: float) -> int:
+        """Return how many agents to start."""
+        return max(0, needed - len(self.started)) if now >= self._not_before else 0
+
+    def rest_s(self, now: float, most_s: float) -> float:
+        """Return how long nothing is to be started, at most `most_s` if nothing is delayed."""
+        return min(most_s, self._not_before - now) if self._not_before > now else most_s
+
+    def spare(
+        self, needed: int, busy: Collection[str], now: float, *, idle_s: float = IDLE_S
+    ) -> list[str]:
+        """Return the agents to stop: those beyond what was needed within `idle_s`, idle and new ones first."""
+        self._needed = [each for each in self._needed if now - each[0] < idle_s]
+        self._needed.append((now, needed))
+        most = max(count for _, count in self._needed)
+        order = sorted(self.started, key=lambda name: (name in busy, -self.started[name], name))
+        stop = order[: max(0, len(self.started) - most)]
+        for name in stop:
+            del self.started[name]
+        return stop

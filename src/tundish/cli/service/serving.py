@@ -1,0 +1,41 @@
+"""``tundish service dispatcher`` and ``worker``: a server that runs until it is told to end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tundish.cli.terminal import say, warn
+from tundish.errors import TundishError
+from tundish.loader.service.configs import DispatcherConfig, WorkerConfig
+from tundish.loader.service.dispatchserver import DispatchServer
+from tundish.loader.service.running import serve
+from tundish.loader.service.workerserver import WorkerServer
+
+
+def dispatcher(work_dir: str | None = None, **given: Any) -> int:
+    """Run a dispatcher; with a folder it keeps a journal."""
+    try:
+        config = DispatcherConfig(
+            work_dir=work_dir, fault_tolerant_mode=work_dir is not None, **given
+        )
+        server = DispatchServer(config, start=False)
+        serve(server, lambda: say(f"dispatcher at {server.target}"))
+    except (TundishError, OSError, ValueError) as error:
+        return _refused(error)
+    return 0
+
+
+def worker(**given: Any) -> int:
+    """Run a worker."""
+    try:
+        server = WorkerServer(WorkerConfig(**given), start=False)
+        joined = f"joined the dispatcher at {given['dispatcher_address']}"
+        serve(server, lambda: say(f"worker at {server._address} {joined}"))  # noqa: SLF001 - tf.data's name
+    except (TundishError, OSError, ValueError) as error:
+        return _refused(error)
+    return 0
+
+
+def _refused(error: Exception) -> int:
+    say(warn(str(error)))
+    return 2

@@ -1,0 +1,244 @@
+"""Workers as servers, and agents that an engine keeps: joined, replaced, scaled, gone with their starter."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psutil
+import pytest
+from tests.service.listeners import free_port
+
+from tundish.loader.service.client import DispatcherClient
+from tundish.loader.service.configs import DispatcherConfig, WorkerConfig
+from tundish.loader.service.dispatchserver import DispatchServer
+from tundish.loader.service.engine import AgentOrder
+from tundish.loader.service.keeping import Keeping
+from tundish.loader.service.localengine import LocalEngine, local_fleet
+from tundish.loader.service.workerserver import WorkerServer
+
+BOUND_S = 30.0
+
+
+def until(done: Callable[[], Any]) -> Any:
+    """Wait for a condition, with a bound."""
+    deadline = time.monotonic() + BOUND_S
+    while not (found := done()):
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.005)
+    return found
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+class TestWorkerServer:
+    """What tf.data's has, and how it joins."""
+
+    def test_joins_and_leaves(self, stack: ExitStack) -> None:
+        dispatcher = stack.enter_context(DispatchServer())
+        address = dispatcher.target.split("://")[1]
+        worker = WorkerServer(WorkerConfig(dispatcher_address=address, cores=3))
+        assert dispatcher._num_workers() == 1
+        assert worker._num_tasks() == 0
+        assert worker._snapshot_task_progresses() == []
+        with DispatcherClient(dispatcher.target) as client:
+            [found] = client.status()["agents"]
+            assert (found["address"], found["cores"]) == (worker._address, 3)
+            worker._stop()
+            worker.join()
+            assert client.agents() == []
+
+    def test_tells_the_address_that_it_is_given(self, stack: ExitStack) -> None:
+        dispatcher = stack.enter_context(DispatchServer())
+        client = stack.enter_context(DispatcherClient(dispatcher.target))
+        address = dispatcher.target.split("://")[1]
+        config = WorkerConfig(address, worker_address="localhost:%port%")
+        worker = stack.enter_context(WorkerServer(config))
+        port = int(worker._address.split(":")[1])
+        assert client.agents() == [("127.0.0.1", port)], "a number, which nobody has to look up"
+        assert client.status()["agents"][0]["address"] == f"localhost:{port}"
+
+    def test_is_one_of_the_addresses_of_the_dispatcher(self, stack: ExitStack) -> None:
+        config = DispatcherConfig(worker_addresses=["localhost:%port%"])
+        dispatcher = stack.enter_context(DispatchServer(config))
+        address = dispatcher.target.split("://")[1]
+        stack.enter_context(WorkerServer(WorkerConfig(address, worker_address="localhost:%port%")))
+        with pytest.raises(PermissionError, match="worker_addresses"):
+            WorkerServer(WorkerConfig(address, worker_address="127.0.0.1:%port%"))
+        assert dispatcher._num_workers() == 1
+
+    def test_waits_for_a_dispatcher_and_finds_it_again(
+        self, stack: ExitStack, tmp_path: Path
+    ) -> None:
+        port = free_port()
+        worker = WorkerServer(WorkerConfig(f"localhost:{port}"), start=False)
+        stack.callback(worker.stop)
+        starting = threading.Thread(target=worker.start)
+        starting.start()
+        for _ in range(3):
+            config = DispatcherConfig(port, work_dir=str(tmp_path), fault_tolerant_mode=True)
+            with DispatchServer(config) as dispatcher:
+                until(lambda: dispatcher._num_workers() == 1)
+        starting.join()
+
+    def test_gives_up_when_it_is_told_to(self) -> None:
+        with pytest.raises(TimeoutError, match=r"did not answer within 0\.05 s"):
+            WorkerServer(WorkerConfig(f"localhost:{free_port()}", dispatcher_timeout_ms=50))
+
+    def test_join_raises_when_the_dispatcher_was_gone_for_too_long(self) -> None:
+        dispatcher = DispatchServer()
+        address = dispatcher.target.split("://")[1]
+        worker = WorkerServer(WorkerConfig(address, dispatcher_timeout_ms=100))
+        dispatcher.stop()
+        with pytest.raises(TimeoutError, match="did not answer"):
+            worker.join()
+
+    def test_ends_when_nothing_refers_to_it(self, stack: ExitStack) -> None:
+        dispatcher = stack.enter_context(DispatchServer())
+        worker = WorkerServer(WorkerConfig(dispatcher.target.split("://")[1]))
+        assert dispatcher._num_workers() == 1
+        del worker
+        gc.collect()
+        until(lambda: dispatcher._num_workers() == 0)
+
+    def test_start_false(self, stack: ExitStack) -> None:
+        dispatcher = stack.enter_context(DispatchServer())
+        worker = WorkerServer(WorkerConfig(dispatcher.target.split("://")[1]), start=False)
+        with pytest.raises(RuntimeError, match=r"call start\(\)"):
+            worker.join()
+        worker.start()
+        worker.stop()
+        with pytest.raises(RuntimeError, match="was stopped"):
+            worker.start()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_agents_are_kept_at_random(seed: int) -> None:
+    """There are as many as are needed once nothing delays them, and never more are started than are missing."""
+    rng, keeping, now, running = Random(seed), Keeping(), 0.0, set[str]()
+    needed, numbers, last_change = 0, 0, 0.0
+    for _ in range(600):
+        now += rng.random() * 3
+        if rng.random() < 0.05:
+            needed, last_change = rng.randrange(6), now
+        if running and rng.random() < 0.05:
+            gone = rng.choice(sorted(running))
+            running.discard(gone)
+            keeping.ended([gone], now)
+            last_change = now
+        count = keeping.lacking(needed, now)
+        assert len(running) + count <= max(needed, len(running))
+        names = [f"a{numbers + k}" for k in range(count)]
+        numbers += count
+        keeping.begun(names, now)
+        running |= set(names)
+        stop = keeping.spare(needed, running, now, idle_s=20.0)
+        assert len(running) - len(stop) >= min(needed, len(running))
+        running -= set(stop)
+        assert set(keeping.started) == running
+        if now - last_change > 60.0:
+            assert len(running) == needed
+
+
+def test_agents_that_end_at_once_are_started_ever_more_rarely() -> None:
+    keeping, now, starts = Keeping(), 0.0, list[float]()
+    while now < 100.0:
+        if keeping.lacking(1, now):
+            keeping.begun(["a"], now)
+            starts.append(now)
+            now += 0.01
+            keeping.ended(["a"], now)
+        now += keeping.rest_s(now, 1.0)
+    assert len(starts) < 13
+    assert starts[1] < 0.5
+
+
+def test_idle_and_new_agents_are_stopped_first() -> None:
+    keeping = Keeping()
+    for k, name in enumerate("abcd"):
+        keeping.begun([name], float(k))
+    assert keeping.spare(1, {"c", "d"}, 9.0, idle_s=0.0) == ["b", "a", "d"]
+
+
+def test_a_fleet_of_this_machine(stack: ExitStack) -> None:
+    fleet = local_fleet(2, 2)
+    stack.callback(fleet.close)
+    client = stack.enter_context(DispatcherClient(fleet.target))
+    fleet.wait(2)
+    assert [each["cores"] for each in client.status()["agents"]] == [2, 2]
+
+    before = {each["name"] for each in client.status()["agents"]}
+    victim = agents()[0]
+    killed = time.monotonic()
+    victim.kill()
+    until(lambda: len(now := {a["name"] for a in client.status()["agents"]}) == 2 and now != before)
+    assert time.monotonic() - killed < 3.0, "the target for an agent that is replaced"
+
+    fleet.scale(1)
+    until(lambda: len(client.agents()) == 1 == len(agents()))
+    fleet.scale(None)  # as many as trainers need
+    places = client.places(6)
+    stack.callback(places.close)
+    until(lambda: len(places.addresses()) == 6)
+    assert len(client.agents()) == 3
+    fleet.close()
+    assert not agents()
+
+
+def agents() -> list[psutil.Process]:
+    """The processes that are agents."""
+    return [each for each in psutil.Process().children() if is_agent(each)]
+
+
+def is_agent(process: psutil.Process) -> bool:
+    """Return True if a process is an agent that has not ended."""
+    try:
+        return any("agentprocess" in part for part in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def test_an_engine_whose_agents_cannot_start(stack: ExitStack, tmp_path: Path) -> None:
+    dispatcher = stack.enter_context(DispatchServer())
+    engine = LocalEngine(str(tmp_path / "no token"))
+    stack.callback(engine.close)
+    [name] = engine.start(AgentOrder(dispatcher.target))
+    assert engine.find() == [name]
+    assert engine.watch(BOUND_S) == [name]
+    assert engine.find() == []
+    assert engine.watch(0.01) == []
+    engine.stop([name, "another"])
+
+
+def test_agents_end_with_the_process_that_has_started_them(stack: ExitStack) -> None:
+    program = (
+        "from tundish.loader.service.localengine import local_fleet\n"
+        "import psutil, time\n"
+        "fleet = local_fleet(2)\n"
+        "fleet.wait(2)\n"
+        "print(*(child.pid for child in psutil.Process().children()), flush=True)\n"
+        "time.sleep(100)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    stack.callback(process.wait)
+    assert process.stdout is not None
+    stack.callback(process.stdout.close)
+    children = [psutil.Process(int(pid)) for pid in process.stdout.readline().split()]
+    assert len(children) == 2
+    os.kill(process.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(children, timeout=BOUND_S)
+    assert not alive
