@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from tundish.loader.service.client import DispatcherClient
 from tundish.loader.service.engine import AgentEngine, AgentOrder
-from tundish.loader.service.keeping import IDLE_S, Keeping
+from tundish.loader.service.keeping import IDLE_S, AgentRoster
 
 if TYPE_CHECKING:
     from tundish.loader.service.credentials import Credentials
@@ -53,14 +53,14 @@ class Keeper:
     ) -> None:
         self._engine, self._order = engine, AgentOrder(target, cores)
         self._client = DispatcherClient(target, credentials, timeout_s=_LOOK_S)
-        self._keeping = Keeping()
+        self._roster = AgentRoster()
         self._stopping = False
         self._needs = Needs()
         self._thread = threading.Thread(target=self._run, daemon=True, name="tundish-keeper")
 
     def start(self) -> None:
         """Begin."""
-        self._keeping.begun(self._engine.find(), time.monotonic())
+        self._roster.begun(self._engine.find(), time.monotonic())
         self._thread.start()
 
     def close(self) -> None:
@@ -82,17 +82,17 @@ class Keeper:
     def _look(self) -> None:
         """Start what is missing, stop what is too much, and wait for news."""
         needs, now = self._ask(), time.monotonic()
-        missing = self._keeping.lacking(needs.agents, now)
+        missing = self._roster.lacking(needs.agents, now)
         if missing:
-            self._keeping.begun(self._engine.start(self._order, missing), now)
+            self._roster.begun(self._engine.start(self._order, missing), now)
         idle_s = 0.0 if needs.fixed else IDLE_S
-        spare = self._keeping.spare(needs.agents, needs.busy, now, idle_s=idle_s)
+        spare = self._roster.spare(needs.agents, needs.busy, now, idle_s=idle_s)
         if spare:
             self._engine.stop(spare)
         self._engine.scale(needs.agents)
-        ended = self._engine.watch(self._keeping.rest_s(now, _LOOK_S))
+        ended = self._engine.watch(self._roster.rest_s(now, _LOOK_S))
         if ended:
-            self._keeping.ended(ended, time.monotonic())
+            self._roster.ended(ended, time.monotonic())
 
     def _ask(self) -> Needs:
         """Learn which agents are needed; while the dispatcher is not there, what it said last."""

@@ -16,7 +16,7 @@ _REST_S = (0.2, 30.0)
 
 
 @dataclass
-class Keeping:
+class AgentRoster:
     """The agents that an engine runs, and how many it is to run.
 
     Attributes

@@ -23,7 +23,7 @@ from tundish.loader.service.client import DispatcherClient
 from tundish.loader.service.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.dispatchserver import DispatchServer
 from tundish.loader.service.engine import AgentOrder
-from tundish.loader.service.keeping import Keeping
+from tundish.loader.service.keeping import AgentRoster
 from tundish.loader.service.localengine import LocalEngine, local_fleet
 from tundish.loader.service.workerserver import WorkerServer
 
@@ -129,7 +129,7 @@ class TestWorkerServer:
 @pytest.mark.parametrize("seed", range(20))
 def test_agents_are_kept_at_random(seed: int) -> None:
     """There are as many as are needed once nothing delays them, and never more are started than are missing."""
-    rng, keeping, now, running = Random(seed), Keeping(), 0.0, set[str]()
+    rng, roster, now, running = Random(seed), AgentRoster(), 0.0, set[str]()
     needed, numbers, last_change = 0, 0, 0.0
     for _ in range(600):
         now += rng.random() * 3
@@ -138,40 +138,40 @@ def test_agents_are_kept_at_random(seed: int) -> None:
         if running and rng.random() < 0.05:
             gone = rng.choice(sorted(running))
             running.discard(gone)
-            keeping.ended([gone], now)
+            roster.ended([gone], now)
             last_change = now
-        count = keeping.lacking(needed, now)
+        count = roster.lacking(needed, now)
         assert len(running) + count <= max(needed, len(running))
         names = [f"a{numbers + k}" for k in range(count)]
         numbers += count
-        keeping.begun(names, now)
+        roster.begun(names, now)
         running |= set(names)
-        stop = keeping.spare(needed, running, now, idle_s=20.0)
+        stop = roster.spare(needed, running, now, idle_s=20.0)
         assert len(running) - len(stop) >= min(needed, len(running))
         running -= set(stop)
-        assert set(keeping.started) == running
+        assert set(roster.started) == running
         if now - last_change > 60.0:
             assert len(running) == needed
 
 
 def test_agents_that_end_at_once_are_started_ever_more_rarely() -> None:
-    keeping, now, starts = Keeping(), 0.0, list[float]()
+    roster, now, starts = AgentRoster(), 0.0, list[float]()
     while now < 100.0:
-        if keeping.lacking(1, now):
-            keeping.begun(["a"], now)
+        if roster.lacking(1, now):
+            roster.begun(["a"], now)
             starts.append(now)
             now += 0.01
-            keeping.ended(["a"], now)
-        now += keeping.rest_s(now, 1.0)
+            roster.ended(["a"], now)
+        now += roster.rest_s(now, 1.0)
     assert len(starts) < 13
     assert starts[1] < 0.5
 
 
 def test_idle_and_new_agents_are_stopped_first() -> None:
-    keeping = Keeping()
+    roster = AgentRoster()
     for k, name in enumerate("abcd"):
-        keeping.begun([name], float(k))
-    assert keeping.spare(1, {"c", "d"}, 9.0, idle_s=0.0) == ["b", "a", "d"]
+        roster.begun([name], float(k))
+    assert roster.spare(1, {"c", "d"}, 9.0, idle_s=0.0) == ["b", "a", "d"]
 
 
 def test_a_fleet_of_this_machine(stack: ExitStack) -> None:
