@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
+from tests.docstrings import docstrings
 
 import tundish as td
 
@@ -135,4 +137,15 @@ def test_parameters_are_spelt_as_in_tf_data() -> None:
         if ours[: len(names.split())] != names.split():
             wrong[method] = ours
 
+    assert not wrong
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    """A first line that begins so is a clause: it makes no sense on its own."""
+    clause = re.compile(r"(What|Whether|How|Of|Who|That)\b")
+    every = list(docstrings())
+
+    wrong = [each for each in every if clause.match(each.partition("\n")[2])]
+
+    assert len(every) > 5000, "docstrings are read at all"
     assert not wrong

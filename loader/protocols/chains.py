@@ -39,6 +39,11 @@ def computes(node: Operator) -> bool:
     return chain_base(node)[1] if node.elementwise else node.computing
 
 
+def recomputes(node: Operator) -> bool:
+    """Return True if a stage that ends at a node evaluates items that arrive computed, too, and passes none on."""
+    return node.noting or chain_base(node)[1] or defers(node)
+
+
 def defers(node: Operator) -> bool:
     """Return True if items of a node's stream may have been computed before one of its deferred maps."""
     if node.positional or computes(node):

@@ -121,6 +121,9 @@ class Context:
                 self._numbers[id(node)] = counts.get(type(node), 0)
                 counts[type(node)] = counts.get(type(node), 0) + 1
         self._index = {id(node): at for at, node in enumerate(self.nodes)}
+        self.replays = any(node.replays for node in self.nodes)
+        services = (node.service for node in self.nodes if node.service is not None)
+        self.services: tuple[Any, ...] = tuple(dict.fromkeys(services))
 
     @property
     def looks(self) -> tuple[Look, ...]:
@@ -131,6 +134,16 @@ class Context:
     def recorders(self) -> list[Any]:
         """The recorders of its snapshots that are being written."""
         return [live.recorder for live in self.live.values() if live.recorder is not None]
+
+    @property
+    def line(self) -> str:
+        """The names of its operators in one line, without those that do nothing."""
+        return " -> ".join(node.label for node in self.nodes if not node.transparent)
+
+    @property
+    def reads_tables(self) -> bool:
+        """True if it reads rows of tables by number."""
+        return any(node.record_files is not None for node in self.nodes)
 
     def number(self, node: Operator) -> int:
         """Return the number of a node among the seeded operators of its kind, counted from the source."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tundish.loader.plan.node import Node
+from tundish.loader.protocols.chains import chain_base
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,8 +89,12 @@ class Traits(Node):
 
     measures: ClassVar[bool] = False
     """True if it measures each element that passes."""
-    gathers: ClassVar[bool] = False
-    """True if its elements may be rows of several blocks, which a stage gathers when an element is needed whole."""
+
+    @property
+    def gathers(self) -> bool:
+        """True if its elements may be rows of several blocks, which a stage gathers when an element is needed whole."""
+        return self.relays and any(chain_base(up)[0].gathers for up in self.inputs)
+
     consecutive: ClassVar[bool] = False
     """True if its inner datasets are files, read one after another."""
     placed: ClassVar[bool] = False
@@ -124,6 +129,11 @@ class Traits(Node):
     def made_of(self) -> int:
         """The number of input elements in each of its own; 0 if that varies."""
         return 1 if self.origin == "input" else 0
+
+    @property
+    def acting(self) -> Operator:
+        """The operator that makes or chooses its elements: itself, or if it is transparent, the first upstream that is not."""
+        return self.inputs[0].acting if self.transparent else self  # type: ignore[return-value]  # every one is an Operator
 
     @property
     def rows_each(self) -> int | None:
@@ -181,7 +191,7 @@ class Traits(Node):
 
     @property
     def service(self) -> Any:
-        """The service that computes everything before it (`tundish.loader.run.placing.Service`); None if it names none."""
+        """The service that computes everything before it (`tundish.loader.run.coordinating.placement.Service`); None if it names none."""
         return None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import sys
@@ -21,13 +22,7 @@ from tundish.loader.protocols.items import End
 from tundish.loader.protocols.raised import Carried
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.evaluating.effective import effective
-from tundish.loader.run.parallelism import (
-    asked_workers,
-    budget_of,
-    how_many_workers,
-    is_tuned,
-    writes_apart,
-)
+from tundish.loader.run.parallelism import budget_of, parallelism_of
 from tundish.loader.run.starting.critical import patient, stay_away
 from tundish.loader.run.starting.inside import in_worker, overruled
 from tundish.loader.run.storing.setup import resolve
@@ -40,6 +35,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.coordinating.placement import Staff
     from tundish.loader.run.optional import Optional
+    from tundish.loader.run.parallelism import Parallelism
     from tundish.loader.run.storing.live import Setup
     from tundish.loader.run.watching.publishing import Reporter
     from tundish.loader.run.watching.tuning import Tuning
@@ -115,51 +111,6 @@ class Iterator:
             # not written yet goes through memory that an engine may have made.
             self._finalizer = weakref.finalize(self, _close_all, self._box)
 
-    def _how_many(self, context: Context, staff: Staff | None) -> int:
-        """Return the number of workers to start with, from the tuner if there is one."""
-        if self._tuning is not None:
-            return self._tuning.workers
-        options = self._options
-        if not is_tuned(context.root, options, self._workers):
-            if staff is not None:
-                return staff.seats()
-            return how_many_workers(context.root, options, self._workers)
-        # What most iterators never come to is imported where they do, here and below.
-        from tundish.loader.run.starting.launcher import start_method  # noqa: PLC0415
-        from tundish.loader.run.watching.tuning import Tuning  # noqa: PLC0415
-
-        # What a user asks of workers, the consumer's process cannot do.
-        apart = options.deadline is not None or options.worker_init is not None
-        apart = apart or start_method(options.start) == "fork"  # as this process is now
-        inline = not (apart or context.recorders)
-        cores = options.cores(usable_cores())
-        if staff is not None:
-            inline = inline and staff.local > 0
-            self._tuning = Tuning(options, staff.most, first=staff.local, inline=inline)
-            return self._tuning.workers
-        self._tuning = Tuning(options, cores, inline=inline)
-        return self._tuning.workers
-
-    def _staff(self, context: Context) -> Staff | None:
-        """Return the seats of the service that the plan names; None if it names none, or none is to be used."""
-        if all(node.service is None for node in context.nodes) or in_worker():
-            return None
-        tuned_away = self._tuning is not None and not self._tuning.workers
-        if tuned_away or overruled() is not None or self._workers == 0:
-            return None
-        from tundish.loader.run.coordinating.placement import service_of  # noqa: PLC0415 - few have one
-
-        service = service_of(context.nodes)
-        if service is None:
-            return None
-        options = self._options
-        if self._executor == "thread":
-            raise ValueError(
-                "distribute() needs workers that are processes, and the executor is 'thread': leave out one of them"
-            )
-        asked = asked_workers(context.root, options, self._workers)
-        return service.staff(asked, options.cores(usable_cores()))
-
     @property
     def _engine(self) -> Engine:
         return self._box[0]
@@ -172,34 +123,26 @@ class Iterator:
             fresh=position is None,
             write=not in_worker(),
         )
-        try:
-            self._begin(setup, position)
-        except BaseException:
-            setup.leave()  # else nobody of this process, and of others, could write its snapshots
-            raise
+        with contextlib.ExitStack() as undo:
+            undo.callback(setup.leave)  # else nobody could write its snapshots
+            self._begin(setup, position, undo)
+            undo.pop_all()
 
-    def _begin(self, setup: Setup, position: Any) -> None:
+    def _begin(self, setup: Setup, position: Any, undo: contextlib.ExitStack) -> None:
+        """Make the engine, and open it; `undo` is told what is to be undone if that fails."""
         self._base_seed, self._graph_seed = setup.seed, setup.graph_seed
         context = Context(setup.root, self._iteration, self._base_seed, self._graph_seed)
         context.live = setup.live
         context.watch = Watch(enabled=is_watched(self._options))
         context.probes = tuple(probe.bound(context) for probe in probes.active())
-        staff = self._staff(context)
-        try:
-            self._begin_with(context, staff, position)
-        except BaseException:
-            if staff is not None:
-                staff.close()
-            raise
-
-    def _begin_with(self, context: Context, staff: Staff | None, position: Any) -> None:
-        workers = self._how_many(context, staff)
+        parallelism = parallelism_of(context.root, self._options, self._workers)
+        staff = self._staff(context, parallelism.asked, undo)
+        workers = self._how_many(parallelism, staff, recording=bool(context.recorders))
         # A quarter of the budget is for decoded rows, and each worker has its part.
         context.room = budget_of(self._options, tuned=False) // (4 * max(1, workers))
         if workers and sys.platform == "win32":
             raise RuntimeError("workers need Linux or macOS: use workers=0 here, or WSL2")
-        processes = workers or (overruled() is None and writes_apart(context))
-        if not processes:
+        if not (workers or (parallelism.beside and context.recorders)):
             engine: Engine = InlineEngine(context, self._options, self._tuning)
         else:
             from tundish.loader.run.parallelengine import ParallelEngine  # noqa: PLC0415
@@ -213,6 +156,43 @@ class Iterator:
             engine.reporter.follow(engine.stats, self._earlier)
         self._reporter = engine.reporter
         engine.open(position)
+
+    def _staff(
+        self, context: Context, asked: int | None, undo: contextlib.ExitStack
+    ) -> Staff | None:
+        """Return the seats of the service that the plan names; None if it names none, or none is to be used."""
+        tuned_away = self._tuning is not None and not self._tuning.workers
+        if not context.services or self._workers == 0 or tuned_away or overruled() is not None:
+            return None
+        if self._executor == "thread":
+            raise ValueError(
+                "distribute() needs workers that are processes, and the executor is 'thread': leave out one of them"
+            )
+        # What most iterators never come to is imported where they do, here and below.
+        from tundish.loader.run.coordinating.placement import service_of  # noqa: PLC0415
+
+        cores = self._options.cores(usable_cores())
+        staff = service_of(context.services).staff(asked, cores)
+        undo.callback(staff.close)
+        return staff
+
+    def _how_many(self, asked: Parallelism, staff: Staff | None, *, recording: bool) -> int:
+        """Return the number of workers to start with, from the tuner if there is one."""
+        if self._tuning is None:
+            if not asked.tuned:
+                return asked.workers if staff is None else staff.seats()
+            from tundish.loader.run.starting.launcher import start_method  # noqa: PLC0415
+            from tundish.loader.run.watching.tuning import Tuning  # noqa: PLC0415
+
+            options, most, first = self._options, asked.workers, None
+            # What a user asks of workers, the consumer's process cannot do.
+            apart = recording or options.deadline is not None or options.worker_init is not None
+            apart = apart or start_method(options.start) == "fork"  # as this process is now
+            if staff is not None:
+                most, first = staff.most, staff.local
+                apart = apart or not first
+            self._tuning = Tuning(options, most, first=first, inline=not apart)
+        return self._tuning.workers
 
     # -- elements ------------------------------------------------------------------------------
 

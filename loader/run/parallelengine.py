@@ -79,8 +79,7 @@ class ParallelEngine(Engine):
         super().__init__(context, options, tuning)
         self._executor, self._staff = executor, staff
         tuned = tuning is not None
-        tables = any(node.record_files is not None for node in context.nodes)
-        kept = workers * context.room if tables else 0
+        kept = workers * context.room if context.reads_tables else 0
         memory = Memory(budget_of(options, tuned=tuned) - kept)
         deaths = Deaths(options.max_deaths, options.deadline)
         lookahead = LookAhead(context.nodes, tuned=tuned)
@@ -103,7 +102,7 @@ class ParallelEngine(Engine):
         self._kept = self.context.root.kept
         self._network: Machine
         if coordinator.workers:
-            planner = ParallelPlanner(coordinator, self.context, self.options)
+            planner = self._planner(coordinator)
             self._network = planner.computed(self.context.root, self.context.iteration)
         else:  # there is only a writer
             for recorder in recorders:
@@ -113,6 +112,13 @@ class ParallelEngine(Engine):
             go_to(self._network, position)
         self._mark = self._before = self._network.mark()
         coordinator.feed()
+
+    def _planner(self, coordinator: Coordinator) -> ParallelPlanner:
+        if not self.context.services:
+            return ParallelPlanner(coordinator, self.context, self.options)
+        from tundish.loader.run.coordinating.placement import PlacedPlanner  # noqa: PLC0415 - few have one
+
+        return PlacedPlanner(coordinator, self.context, self.options)
 
     def _start(self, coordinator: Coordinator) -> None:
         self._trace = self._opened_trace(coordinator.workers)

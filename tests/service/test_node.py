@@ -16,7 +16,8 @@ from tundish import Dataset
 from tundish.loader.operators.map import Map
 from tundish.loader.operators.repeat import Repeat
 from tundish.loader.plan.node import walk
-from tundish.loader.run.coordinating.placement import Placement, service_of
+from tundish.loader.protocols.context import Context
+from tundish.loader.run.coordinating.placement import Placement
 from tundish.loader.service.distribute import Copies
 from tundish.testing.compare import Outcome, collect, difference
 from tundish.testing.functions import Draw, Fail, Keep, Tag
@@ -187,7 +188,7 @@ def test_two_services_in_one_pipeline_are_an_error() -> None:
 
     with pytest.raises(ValueError, match="names tcp://home:1 and tcp://other:2"):
         ds.iterator(workers=1)
-    assert service_of(walk(distributed(one)._node)) == HOME
+    assert Context(distributed(one)._node, 0, 0).services == (HOME,)
 
 
 def test_threads_have_no_part_in_a_service() -> None:

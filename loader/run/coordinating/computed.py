@@ -82,7 +82,6 @@ class ComputedTasks(Tasks):
     ) -> None:
         self._context, self._node, self._base, self._pass = context, node, base, pass_
         self._gathers, self._home = gathers, home
-        self._replays = any(n.replays for n in context.nodes)
 
     @property
     def definition(self) -> tuple[int, int, int]:
@@ -115,7 +114,9 @@ class ComputedTasks(Tasks):
     def _are_plain(self, block: Block) -> bool:
         """Return True if a block's items are sent as numbers, so that encoding cannot fail."""
         refs = block.refs
-        return isinstance(refs, range) or (isinstance(refs, np.ndarray) and not self._replays)
+        return isinstance(refs, range) or (
+            isinstance(refs, np.ndarray) and not self._context.replays
+        )
 
     def _tasks(self, block: Block, memory: Memory, firsts: range, quota: int) -> list[Job]:
         """Make the tasks that begin with these rows; the step between them is a task's number of rows."""
@@ -173,7 +174,7 @@ class ComputedTasks(Tasks):
 
     def _piece(self, items: Sequence[Any], *, by_value: bool = False) -> Encoded:
         captured: dict[Any, Any] = {}
-        if self._replays:
+        if self._context.replays:
             context = self._context
             for item in items:
                 for node, p, n in replayed_elements(self._base, item, self._pass):

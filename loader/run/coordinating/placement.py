@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.chains import computes, run_of
-from tundish.loader.run.watching.watched import evaluated
+from tundish.loader.run.coordinating.computed import ComputedTasks
+from tundish.loader.run.coordinating.planner import ParallelPlanner
+from tundish.loader.run.watching.watched import evaluated, meter_of
+from tundish.loader.run.wire.messages import CONTINUING
 
 if TYPE_CHECKING:
+    from tundish.loader.plan.options import Options
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.contracts import Machine
     from tundish.loader.protocols.operator import Operator
+    from tundish.loader.run.coordinating.coordinator import Coordinator
     from tundish.loader.run.pool.peers import WorkerSpec
 
 
@@ -110,13 +117,28 @@ class Placement:
         return below if served else None
 
 
-def placement_of(nodes: Iterable[Operator]) -> Placement | None:
-    """Return where a plan's stages are computed; None if it names no service."""
-    listed = list(nodes)
-    return Placement(listed) if any(node.service is not None for node in listed) else None
+class PlacedPlanner(ParallelPlanner):
+    """A planner for a plan that names a service: stages are cut where another place computes what follows."""
+
+    def __init__(self, coordinator: Coordinator, context: Context, options: Options) -> None:
+        super().__init__(coordinator, context, options)
+        self._placement = Placement(context.nodes)
+
+    def stage(self, node: Operator, base: Operator, up: Machine, pass_: int) -> Machine:
+        cut = self._placement.cut(node)
+        if cut is None:
+            return super().stage(node, base, up, pass_)
+        up = self.stage(cut, base, up, pass_)
+        home = self._placement.is_home(node, cut)
+        tasks = ComputedTasks(self.context, node, cut, pass_, home=home)
+        meter = meter_of(node, self.context, "workers", cut)
+        return self.started(node, up, tasks, meter, chain=True, ordered=True, flag=CONTINUING)
+
+    def is_home(self, node: Operator) -> bool:
+        return self._placement.is_home(node, None)
 
 
-def service_of(nodes: Iterable[Operator]) -> Service | None:
+def service_of(services: Sequence[Service]) -> Service:
     """Return the service that a plan names.
 
     Raises
@@ -124,11 +146,10 @@ def service_of(nodes: Iterable[Operator]) -> Service | None:
     ValueError
         It names two.
     """
-    found = list(dict.fromkeys(node.service for node in nodes if node.service is not None))
-    if len(found) > 1:
-        named = " and ".join(map(str, found))
+    if len(services) > 1:
+        named = " and ".join(map(str, services))
         raise ValueError(
             f"one pipeline can be computed by one service, in one way, and this one names {named}: give the same "
             "arguments to each distribute(), or iterate over one of the datasets separately"
         )
-    return found[0] if found else None
+    return services[0]

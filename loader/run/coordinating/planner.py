@@ -9,9 +9,8 @@ from tundish.loader.operators.batching import Unbatched
 from tundish.loader.operators.repeat import Repeated
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.options import Options
-from tundish.loader.protocols.chains import chain_base, defers
+from tundish.loader.protocols.chains import chain_base, recomputes
 from tundish.loader.run.coordinating.computed import ComputedTasks, StreamTasks
-from tundish.loader.run.coordinating.placement import placement_of
 from tundish.loader.run.inline.batches import InlineBatches
 from tundish.loader.run.inline.planner import Planner
 from tundish.loader.run.inline.reference import open_inline, replays
@@ -24,6 +23,8 @@ from tundish.loader.run.wire.messages import CONTINUING
 from tundish.loader.watch.watch import StageMeter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tundish.loader.operators.batching import Batch
     from tundish.loader.operators.flat_map import FlatMap, Inners
     from tundish.loader.operators.repeat import Repeat
@@ -102,12 +103,7 @@ class ParallelPlanner(Planner):
     def __init__(self, coordinator: Coordinator, context: Context, options: Options) -> None:
         super().__init__(context)
         self._coordinator = coordinator
-        self._ordered = options.deterministic is not False and not any(
-            n.unordered for n in context.nodes
-        )
-        sequential = [n for n in self.context.nodes if n.sequential]
-        self._sequential = {id(n) for top in sequential for n in walk(top)}
-        self._placement = placement_of(context.nodes)
+        self._unordered = unordered(context.nodes, options)
         self._built: list[Stage | AheadRepeated] = []
         self._kept: list[Forgettable] = []
         self.context.replay = replays(options, coordinator.memory.budget)
@@ -160,14 +156,27 @@ class ParallelPlanner(Planner):
         return self._coordinator.memory.budget
 
     def stage(self, node: Operator, base: Operator, up: Machine, pass_: int) -> Machine:
-        owner, placement = self._coordinator, self._placement
-        cut = None if placement is None else placement.cut(node)
-        if cut is not None:
-            up, base = self.stage(cut, base, up, pass_), cut
-        chain = cut is not None or node.noting or chain_base(node)[1] or defers(node)
-        home = placement is not None and placement.is_home(node, cut)
-        tasks = ComputedTasks(self.context, node, base, pass_, gathers=not chain, home=home)
-        flag = 0 if cut is None else CONTINUING
+        chain = recomputes(node)
+        tasks = ComputedTasks(
+            self.context, node, base, pass_, gathers=not chain, home=self.is_home(node)
+        )
+        meter = meter_of(node, self.context, "workers")
+        ordered = id(node) not in self._unordered
+        return self.started(node, up, tasks, meter, chain=chain, ordered=ordered)
+
+    def started(
+        self,
+        node: Operator,
+        up: Machine,
+        tasks: ComputedTasks,
+        meter: StageMeter,
+        *,
+        chain: bool,
+        ordered: bool,
+        flag: int = 0,
+    ) -> ParallelStage:
+        """Make the stage that ends at a node, and register it."""
+        owner = self._coordinator
         number = owner.define(flag, tasks.definition, self.context.label(node))
         stage = ParallelStage(
             owner,
@@ -175,16 +184,16 @@ class ParallelPlanner(Planner):
             up,
             tasks=tasks,
             chain=chain,
-            ordered=cut is not None or self._in_order(node, base),
-            meter=meter_of(node, self.context, "workers", cut),
-            continues=cut is not None,
+            ordered=ordered,
+            meter=meter,
+            continues=flag == CONTINUING,
         )
         self.keep(stage)
         return stage
 
-    def _in_order(self, node: Operator, base: Operator) -> bool:
-        """Return True if a stage's elements must be in the order of its input."""
-        return self._ordered or id(node) in self._sequential or not is_static(base)
+    def is_home(self, node: Operator) -> bool:
+        """Return True if the stage that ends at a node needs workers on this machine; no machine is another here."""
+        return False
 
     def batches(self, node: Batch, up: Machine) -> Machine:
         if isinstance(up, Unbatched):  # its rows are columns of this process
@@ -197,9 +206,7 @@ class ParallelPlanner(Planner):
 
     def inners(self, node: FlatMap, up: Machine, base: Operator, pass_: int) -> Inners:
         owner = self._coordinator
-        placement = self._placement
-        home = placement is not None and not placement.is_served(node)
-        tasks = StreamTasks(self.context, node, base, pass_, home=home)
+        tasks = StreamTasks(self.context, node, base, pass_, home=self.is_home(node))
         number = owner.define(1, tasks.definition, self.context.label(node))
         stage = StreamStage(
             owner,
@@ -219,21 +226,18 @@ class ParallelPlanner(Planner):
     def repeated(self, node: Repeat, pass_: int) -> Machine:
         return AheadRepeated(node, self, pass_)
 
-    def is_computed(self, node: Operator) -> bool:
-        base, dropping = chain_base(node)
-        # A batch may lie in several blocks: a stage gathers it.
-        return super().is_computed(node) and (dropping or not _reaches_batch(base))
 
+def unordered(nodes: Sequence[Operator], options: Options) -> set[int]:
+    """Return the ids of the nodes whose elements may be delivered out of order.
 
-def is_static(node: Operator) -> bool:
-    """Return True if the order of a node's stream does not depend on a stage.
-
-    Only then may computed elements be delivered out of order, since a state names ordinals of the input.
+    Only where no stage decides on the order of their input: a state names ordinals of the input.
     """
-    return not any(n.dynamic or n.drops for n in walk(node))
-
-
-def _reaches_batch(node: Operator) -> bool:
-    if node.relays:
-        return any(_reaches_batch(chain_base(up)[0]) for up in node.inputs)
-    return node.gathers
+    if options.deterministic is not False and not any(node.unordered for node in nodes):
+        return set()
+    sequential = {id(up) for node in nodes if node.sequential for up in walk(node)}
+    found = set()
+    for node in nodes:
+        base, _ = chain_base(node.inputs[0] if node.noting else node)
+        if not any(up.dynamic or up.drops for up in walk(base)):
+            found.add(id(node))
+    return found - sequential

@@ -98,8 +98,8 @@ class Planner:
         base, dropping = chain_base(node)
         if dropping:
             return True
-        if defers(node) or base.positional:
-            return False
+        if defers(node) or base.positional or (self.ahead and base.gathers):
+            return False  # the rows of a batch may lie in several blocks: a stage gathers them
         return base.computing or (base.relays and all(map(self.is_computed, base.inputs)))
 
     def noted(self, node: Unary, pass_: int) -> Machine:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tundish.loader.plan.options import Options
-from tundish.loader.protocols.chains import chain_base, defers, run_of
+from tundish.loader.protocols.chains import chain_base, recomputes, run_of
 from tundish.loader.protocols.chunk import taken
 from tundish.loader.protocols.generating import BrokenElement
 from tundish.loader.protocols.items import End, Failure, Ref
@@ -70,9 +70,15 @@ class InlinePlanner(Planner):
             return compile_values(node, context, self.open_inner, timer, hand=hand)[0]
 
         def made() -> InlineStage:
-            chain = node.noting or chain_base(node)[1] or defers(node)
             stage = InlineStage(
-                up, value, identity, pass_, context, chain=chain, meter=meter, compiled=compiled
+                up,
+                value,
+                identity,
+                pass_,
+                context,
+                chain=recomputes(node),
+                meter=meter,
+                compiled=compiled,
             )
             stage.hand, stage.gather = hand, gather
             run = run_of(node.inputs[0] if node.noting else node)
@@ -163,10 +169,31 @@ class InlinePlanner(Planner):
         )
 
     def open_inner(self, plan: Operator, origin: tuple[Any, ...], skip: int) -> Machine:
-        """Return a network over the dataset that a flat_map's function returned."""
+        """Return a network over the dataset that a flat_map's function returned.
+
+        Its first `skip` items are left out. For records of a file `skip` is the offset at which to begin.
+        """
         plan = resolved_inner(effective(plan, self.options.on_error))
         plan = measured_plan(plan, self.options, edges=False)
-        return open_inline(self.context.inner(plan, origin), self.options, skip, self._cache_bytes)
+        context = self.context.inner(plan, origin)
+        return InlinePlanner(context, self.options, self._cache_bytes).after(skip)
+
+    def after(self, skip: int) -> Machine:
+        """Return a network over the whole plan, with the first items left out."""
+        context, node = self.context, self.context.root
+        begun = node.begun(context, skip)
+        if begun is not None:
+            return begun
+        base, dropping = chain_base(node)
+        if not skip or dropping:
+            network = self.computed(node, context.iteration)
+            leave_out(network, skip, context)
+            return network
+        # Maps above the base need not run for what is left out.
+        up = self.build(base, context.iteration)
+        leave_out(up, skip, context)
+        up = measured(node, base, up, context)
+        return up if self.is_computed(node) else self.stage(node, base, up, context.iteration)
 
 
 def replays(options: Options, cache_bytes: int) -> Replay:
@@ -190,28 +217,9 @@ def replays(options: Options, cache_bytes: int) -> Replay:
     return replay
 
 
-def open_inline(
-    context: Context, options: Options, skip: int = 0, cache_bytes: int = 2**34
-) -> Machine:
-    """Return an in-process network over a whole plan, with the first `skip` items left out.
-
-    For records of a file `skip` is the offset at which to begin.
-    """
-    planner = InlinePlanner(context, options, cache_bytes)
-    node = context.root
-    begun = node.begun(context, skip)
-    if begun is not None:
-        return begun
-    base, dropping = chain_base(node)
-    if skip and not dropping:
-        # Maps above the base need not run for what is left out.
-        up = planner.build(base, context.iteration)
-        leave_out(up, skip, context)
-        up = measured(node, base, up, context)
-        return up if planner.is_computed(node) else planner.stage(node, base, up, context.iteration)
-    network = planner.computed(node, context.iteration)
-    leave_out(network, skip, context)
-    return network
+def open_inline(context: Context, options: Options) -> Machine:
+    """Return an in-process network over a whole plan."""
+    return InlinePlanner(context, options).computed(context.root, context.iteration)
 
 
 def leave_out(machine: Machine, count: int, context: Context) -> None:

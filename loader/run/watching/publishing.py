@@ -170,7 +170,7 @@ class Reporter:
     """
 
     def __init__(self, context: Context, options: Options, stats: Callable[[], Stats]) -> None:
-        self.plan = " -> ".join(node.label for node in context.nodes if not node.transparent)
+        self.plan = context.line
         self._stats = stats
         self._aggregators = aggregators_of(options.stats.aggregator)
         self._prefixes = (options.stats.prefix or "", options.stats.counter_prefix or "")

@@ -35,7 +35,7 @@ def _viewed(node: Operator, context: Context) -> PlanNode:
     return PlanNode(
         name=context.label(node),
         op=node.label,
-        inputs=tuple(context.label(_shown(up)) for up in node.inputs),
+        inputs=tuple(context.label(up.acting) for up in node.inputs),
         function=_function(node),
         each=node.elementwise and node.calls,
         drops=node.drops,
@@ -57,13 +57,6 @@ def _viewed(node: Operator, context: Context) -> PlanNode:
 def _units(node: Operator) -> int:
     sizes = node.unit_sizes if node.grouped else None
     return 0 if sizes is None else len(sizes)
-
-
-def _shown(node: Operator) -> Operator:
-    """Return a node, or if it does nothing, the first one upstream that does something."""
-    while node.transparent:
-        (node,) = node.inputs
-    return node
 
 
 def _function(node: Operator) -> str:

@@ -41,13 +41,6 @@ def measured_plan(root: Operator, options: Options, *, edges: bool = True) -> Op
     return with_all_edges(root) if watched else without_measuring(root)
 
 
-def stage_name(node: Operator, context: Context) -> str:
-    """Return the name of the stage that ends at a node, that of its last operator that does something."""
-    while node.transparent:
-        node = node.inputs[0]
-    return context.label(node)
-
-
 def meter_of(
     node: Operator, context: Context, where: str, computed: Operator | None = None
 ) -> StageMeter:
@@ -55,7 +48,7 @@ def meter_of(
     if context.watch.is_inner:
         return context.watch.meter("", (), where)
     nodes = [(context.label(each), each.calls, each.seeded) for each in evaluated(node, computed)]
-    return context.watch.meter(stage_name(node, context), nodes, where)
+    return context.watch.meter(context.label(node.acting), nodes, where)
 
 
 def evaluated(node: Operator, computed: Operator | None = None) -> Iterator[Operator]:

@@ -17,7 +17,7 @@ from tundish.loader.run.evaluating.evaluators import (
 )
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.watching.timing import CLOCK_S, TASK_S, Timer, TimingSchedule
-from tundish.loader.run.watching.watched import evaluated, stage_name
+from tundish.loader.run.watching.watched import evaluated
 from tundish.loader.run.wire.messages import CONTINUING, WRITING
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Stages:
                 *made, is_stream=True, placed=flat_map.placed, in_turn=flat_map.in_turn
             )
         stage = StageEvaluator(*compile_values(nodes[node], context, open_inner), is_stream=False)
-        stage.label = stage_name(nodes[node], context)
+        stage.label = context.label(nodes[node].acting)
         if not self._one_by_one:
             stage.sweep = compile_sweep(nodes[node], nodes[base], context)
             stage.read = compile_read(nodes[node], context)
@@ -165,7 +165,7 @@ class Stages:
         context = self._context
         made = compile_values(node, context, self._open_inner, computed=computed)
         stage = StageEvaluator(*made, is_stream=False)
-        stage.label = stage_name(node, context)
+        stage.label = context.label(node.acting)
         if context.watch.enabled:
             self._time(stage, node, computed)
         return stage

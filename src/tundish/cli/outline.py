@@ -17,7 +17,7 @@ from tundish.loader.protocols.chains import chain_base
 from tundish.loader.protocols.chains import computes as made_below
 from tundish.loader.run.evaluating.effective import effective
 from tundish.loader.run.external import external_state
-from tundish.loader.run.parallelism import how_many_workers
+from tundish.loader.run.parallelism import parallelism_of
 from tundish.loader.run.storing.indexing import foreseen
 from tundish.loader.watch.limit import scattered_text
 from tundish.loader.watch.view import PlanNode
@@ -183,7 +183,7 @@ def shortened(text: str) -> str:
 def workers(node: Operator) -> tuple[int, str]:
     """Return the number of workers of a plan, and what determines it."""
     options: Options = options_of(node)
-    count = how_many_workers(node, options, None)
+    count = parallelism_of(node, options, None).workers
     calls = [asked for n in walk(node) if (asked := options.parallel_of(n)) is not None]
     if os.environ.get("TUNDISH_WORKERS"):
         return count, "TUNDISH_WORKERS says so"

@@ -19,7 +19,7 @@ from tundish.loader.plan.groups import (
     ExternalStatePolicy,
     ThreadingOptions,
 )
-from tundish.loader.run.parallelism import how_many_workers
+from tundish.loader.run.parallelism import parallelism_of
 from tundish.loader.watch.summary import StatsAggregator
 from tundish.shm.budget import parse_bytes, usable_cores
 
@@ -209,12 +209,12 @@ def test_a_pool_of_threads_has_the_size_of_threading() -> None:
     options.threading = ThreadingOptions(private_threadpool_size=2)
     ds = Dataset.range(4).map(double)
 
-    assert how_many_workers(ds._node, options, None) == 2
+    assert parallelism_of(ds._node, options, None).workers == 2
     options.workers = 1
-    assert how_many_workers(ds._node, options, None) == 1
+    assert parallelism_of(ds._node, options, None).workers == 1
     options = Options()
     options.threading.private_threadpool_size = 2
-    assert how_many_workers(ds._node, options, None) == 0
+    assert parallelism_of(ds._node, options, None).workers == 0
 
 
 def grouped(**given: Any) -> Options:
@@ -335,11 +335,11 @@ def test_autotune_is_bounded() -> None:
     few.threading.private_threadpool_size = 3
     many.threading.private_threadpool_size = 0
 
-    assert how_many_workers(ds._node, Options(), None) == usable_cores()
-    assert how_many_workers(ds._node, many, None) == 7
-    assert how_many_workers(ds._node, few, None) == 3
-    assert how_many_workers(ds.map(double, num_parallel_calls=5)._node, few, 5) == 5
-    assert how_many_workers(ds._node, grouped(executor="thread", workers=-1), None) > 0
+    assert parallelism_of(ds._node, Options(), None).workers == usable_cores()
+    assert parallelism_of(ds._node, many, None).workers == 7
+    assert parallelism_of(ds._node, few, None).workers == 3
+    assert parallelism_of(ds.map(double, num_parallel_calls=5)._node, few, 5).workers == 5
+    assert parallelism_of(ds._node, grouped(executor="thread", workers=-1), None).workers > 0
 
 
 def test_a_rewrite_that_is_asked_for_asks_for_workers() -> None:
@@ -348,7 +348,7 @@ def test_a_rewrite_that_is_asked_for_asks_for_workers() -> None:
     filters.optimization.filter_parallelization = True
     ds, kept = Dataset.range(4).map(double), Dataset.range(4).filter(bool)
 
-    assert how_many_workers(ds._node, maps, None) == usable_cores()
-    assert how_many_workers(ds._node, filters, None) == 0
-    assert how_many_workers(kept._node, filters, None) == usable_cores()
-    assert how_many_workers(kept._node, maps, None) == 0
+    assert parallelism_of(ds._node, maps, None).workers == usable_cores()
+    assert parallelism_of(ds._node, filters, None).workers == 0
+    assert parallelism_of(kept._node, filters, None).workers == usable_cores()
+    assert parallelism_of(kept._node, maps, None).workers == 0

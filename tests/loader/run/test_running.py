@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.conftest import descriptors
+from tests.rooms import visits
 
 from tundish import Dataset, Options
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
 from tundish.loader.run.coordinating.coordinator import Coordinator
 from tundish.loader.run.coordinating.store import shared_ring
 from tundish.loader.run.iterator import Iterator
-from tundish.loader.run.parallelism import how_many_workers
+from tundish.loader.run.parallelism import parallelism_of
 from tundish.shm.ring import SlotState
 from tundish.testing import digest
 from tundish.testing.files import files, read
@@ -177,12 +178,12 @@ def test_who_says_how_many_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TUNDISH_WORKERS", raising=False)
     plan = Dataset.range(9).map(uneven, num_parallel_calls=3).map(uneven, num_parallel_calls=5)
     root = plan._node
-    assert how_many_workers(root, Options(), None) == 5
-    assert how_many_workers(root, Options(workers=2), None) == 2
-    assert how_many_workers(root, Options(workers=2), 1) == 1
-    assert how_many_workers(Dataset.range(9).map(uneven)._node, Options(), None) == 0
+    assert parallelism_of(root, Options(), None).workers == 5
+    assert parallelism_of(root, Options(workers=2), None).workers == 2
+    assert parallelism_of(root, Options(workers=2), 1).workers == 1
+    assert parallelism_of(Dataset.range(9).map(uneven)._node, Options(), None).workers == 0
     monkeypatch.setenv("TUNDISH_WORKERS", "4")
-    assert how_many_workers(root, Options(workers=2), 1) == 4
+    assert parallelism_of(root, Options(workers=2), 1).workers == 4
 
 
 def megabyte(x: Any) -> Any:
@@ -378,3 +379,23 @@ def test_threads_close_the_files_that_they_read(kind: str) -> None:
         thread.join()
 
     assert not [target for _, target in descriptors() if target in names]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("name", ["batch", "window", "snapshot"])
+def test_few_functions_decide_about_a_plan(name: str, workers: int, tmp_path: Path) -> None:
+    """docs/design/002 lists them."""
+    ds = Dataset.range(100).map(uneven)
+    if name == "snapshot":
+        ds = ds.snapshot(str(tmp_path))
+    ds = ds.window(4).flat_map(one_by_one) if name == "window" else ds.batch(4)
+
+    found = visits(ds, workers)
+
+    assert found["parallelism.py: parallelism_of"], "rooms are seen at all"
+    assert len(found) <= 15
+    assert found.total() - len(found) <= 15
+
+
+def one_by_one(window: Any) -> Any:
+    return window

@@ -27,7 +27,7 @@ from tundish.cli.terminal import table
 from tundish.loader.operators.options import options_of
 from tundish.loader.plan.node import AUTOTUNE, global_seed, walk
 from tundish.loader.run.iterator import Iterator
-from tundish.loader.run.parallelism import how_many_workers
+from tundish.loader.run.parallelism import parallelism_of
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.lease import holder_of, lease_name
 from tundish.snapshot.parts import part_manifest
@@ -362,7 +362,7 @@ def _how_many(pipeline: KeptPipeline, asked: int | None) -> int:
     quiet = options.asked_workers is None and not any(
         getattr(each, "parallel", None) is not None for each in walk(node)
     )
-    return how_many_workers(node, options, AUTOTUNE if asked is None and quiet else asked)
+    return parallelism_of(node, options, AUTOTUNE if asked is None and quiet else asked).workers
 
 
 def _known(cardinality: int) -> int | None:
