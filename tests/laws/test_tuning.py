@@ -181,7 +181,7 @@ def test_an_engine_in_the_place_of_one_that_could_not_grow_is_no_larger(
         start(self, writes=writes)
 
     monkeypatch.setattr(pool.Pool, "_start", refuse)
-    monkeypatch.setattr("tundish.loader.run.iterator.usable_cores", lambda: 2)
+    monkeypatch.setattr("tundish.loader.run.parallelism.usable_cores", lambda: 2)
     with tuned(pipeline()) as iterator:
         engine: Any = iterator._engine
         engine._resize(3)
