@@ -19,7 +19,7 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - of those that 
 
 
 class Running:
-    """What a server has running; it refers to no server, so one that nobody refers to ends."""
+    """The running parts of a server; they do not refer to it, so that a server ends when nobody refers to it."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
