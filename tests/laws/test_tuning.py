@@ -154,11 +154,11 @@ def test_it_goes_on_with_those_there_are_where_no_more_can_be_started(
         expected = collect(iterator)
     start, started = pool.Pool._start, []
 
-    def refuse(self: pool.Pool, *, writes: bool) -> None:
+    def refuse(self: pool.Pool, **given: bool) -> None:
         started.append(1)
         if len(started) > 1:
             raise OSError(24, "Too many open files")
-        start(self, writes=writes)
+        start(self, **given)
 
     with tuned(pipeline()) as iterator:
         monkeypatch.setattr(pool.Pool, "_start", refuse)
@@ -175,10 +175,10 @@ def test_an_engine_in_the_place_of_one_that_could_not_grow_is_no_larger(
         expected = collect(iterator)
     start = pool.Pool._start
 
-    def refuse(self: pool.Pool, *, writes: bool) -> None:
+    def refuse(self: pool.Pool, **given: bool) -> None:
         if len(self._peers) >= 2:
             raise OSError(24, "Too many open files")
-        start(self, writes=writes)
+        start(self, **given)
 
     monkeypatch.setattr(pool.Pool, "_start", refuse)
     monkeypatch.setattr("tundish.loader.run.parallelism.usable_cores", lambda: 2)
