@@ -52,7 +52,7 @@ class LoaderSettings(Protocol):
 
     @property
     def _recruiting(self) -> Any:
-        """What makes the source of its workers, as `WorkerSpec.recruiting`; None for workers of this machine."""
+        """Return the function that makes the source of its workers, as `WorkerSpec.recruiting`; None for workers of this machine."""
         ...
 
     @property
