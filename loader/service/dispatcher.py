@@ -183,11 +183,12 @@ def from_json(value: Mapping[str, JSON]) -> Journalled:
 
 @dataclass(frozen=True)
 class JobRecord:
-    """A job, when it was used last, and the agent that was asked to serve it."""
+    """A job, when it was used last, the agent that was asked to serve it, and how many may have served it so far."""
 
     job: JobCreated
     used_at: float
     asked: str | None = None
+    servers: int = 0
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,7 @@ def apply(state: DispatcherState, entry: Entry, now: float = 0.0) -> DispatcherS
         case JobUsed():
             return _with_job(state, entry.name, used_at=entry.at)
         case JobPlaced():
-            return _with_job(state, entry.name, asked=entry.agent)
+            return _placed(state, entry)
         case SeatsDealt():
             return _dealt(state, entry.seats)
 
@@ -242,6 +243,13 @@ def _left(state: DispatcherState, name: str) -> DispatcherState:
         if record.asked == name:
             state = _with_job(state, job, asked=None)
     return state
+
+
+def _placed(state: DispatcherState, entry: JobPlaced) -> DispatcherState:
+    if entry.name not in state.jobs:
+        return state
+    servers = state.jobs[entry.name].servers + (1 if entry.agent is not None else -1)
+    return _with_job(state, entry.name, asked=entry.agent, servers=max(0, servers))
 
 
 def _dealt(state: DispatcherState, seats: Mapping[str, tuple[Address, ...]]) -> DispatcherState:
@@ -266,10 +274,12 @@ def _without(values: Mapping[str, _T], name: str) -> dict[str, _T]:
 
 
 def restore(entries: Iterable[Mapping[str, JSON]], now: float) -> DispatcherState:
-    """Return the state that a journal tells; its jobs count as used now."""
+    """Return the state that a journal tells; its jobs count as used now, and as served before."""
     state = DispatcherState()
     for each in entries:
         state = apply(state, from_json(each), now)
+    for name in state.jobs:
+        state = _with_job(state, name, servers=1)
     return state
 
 

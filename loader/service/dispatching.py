@@ -156,7 +156,7 @@ class Dispatching:
         found = self.state.agents.get(agent)
         serves = found.serves if found is not None else {}
         start = [
-            asdict(record.job)
+            {**asdict(record.job), "again": record.servers > 1}
             for name, record in self.state.jobs.items()
             if record.asked == agent and name not in serves
         ]

@@ -19,10 +19,11 @@ from tundish.loader.service.credentials import show_address
 from tundish.loader.service.datasets import open_datasets
 from tundish.loader.service.dispatcher import OWN
 from tundish.loader.service.dispatching import Dispatching, Patience
+from tundish.loader.service.hosting import host_here
 from tundish.loader.service.joining import Joining
 from tundish.loader.service.journal import NoJournal, open_journal
 from tundish.loader.service.listening import Listener
-from tundish.loader.service.running import Running, reached_here, reached_there
+from tundish.loader.service.running import Running, numbered, reached_here, reached_there
 
 if TYPE_CHECKING:
     from tundish.loader.service.hosting import HostJob
@@ -143,11 +144,12 @@ class DispatchServer:
         running.closes(listener.close)
         weakref.finalize(self, running.stop)
         listener.start()
-        if self._host_job is not None:
-            agent = {"name": OWN, "address": list(listener.address), "cores": 0}
-            joining = Joining(reached_here(listener.address), credentials, agent, self._host_job)
-            running.closes(joining.close)
-            joining.start()
+        reached = numbered((reached_there(host), listener.address[1]))
+        agent = {"name": OWN, "address": list(reached), "cores": 0}
+        start = self._host_job or host_here(host, credentials)
+        joining = Joining(reached_here(listener.address), credentials, agent, start)
+        running.closes(joining.close)
+        joining.start()
 
     def join(self) -> None:
         """Wait until it is stopped: by another thread, or by a signal's handler."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from tundish.loader.service.credentials import Address
+    from tundish.loader.service.credentials import Address, Credentials
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,15 @@ class JobOrder:
         How it deals elements.
     parameters : JSON
         The parameters of that.
+    again : bool
+        True if another may have served it before: consumers may be about to come back.
     """
 
     name: str
     dataset: str
     kind: str
     parameters: Any = None
+    again: bool = False
 
 
 class HostedJob(Protocol):
@@ -59,10 +63,12 @@ class JobHost:
         Starts a job's server.
     fetch : callable
         Returns the payload of a dataset, by its id.
+    reached : str
+        The host by which consumers reach this process.
     """
 
-    def __init__(self, start: HostJob, fetch: Callable[[str], bytes]) -> None:
-        self._start, self._fetch = start, fetch
+    def __init__(self, start: HostJob, fetch: Callable[[str], bytes], reached: str) -> None:
+        self._start, self._fetch, self._reached = start, fetch, reached
         self._jobs: dict[str, HostedJob] = {}
         self._failed: dict[str, str] = {}
 
@@ -88,7 +94,7 @@ class JobHost:
             if count < 0:
                 self._jobs.pop(name).close()
             else:
-                found[name] = (job.address, count)
+                found[name] = ((self._reached, job.address[1]), count)
         return found
 
     def failures(self) -> dict[str, str]:
@@ -102,6 +108,12 @@ class JobHost:
             self._jobs.popitem()[1].close()
 
 
-def no_jobs(order: JobOrder, payload: bytes) -> HostedJob:
-    """Refuse a job: the server was told to serve none."""
-    raise NotImplementedError(f"job {order.name!r}: this process serves no jobs")
+def host_here(host: str, credentials: Credentials) -> HostJob:
+    """Return what starts the servers of jobs in this process, listening at an interface."""
+
+    def start(order: JobOrder, payload: bytes) -> HostedJob:
+        jobserver: Any = import_module("tundish.loader.service.jobserver")  # most serve no job
+        hosted: HostedJob = jobserver.host_job(order, payload, host, credentials)
+        return hosted
+
+    return start

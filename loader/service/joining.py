@@ -65,7 +65,7 @@ class Joining:
         self._agent = {**agent, "versions": list(versions().values())}
         self._interval_s, self._patience_s = interval_s, patience_s
         self._caller = Caller(dispatcher, credentials, "dispatcher")
-        self._host = JobHost(host_job, self._fetch)
+        self._host = JobHost(host_job, self._fetch, agent["address"][0])
         self._joined = threading.Event()
         self._stopping = False
         self._ended = ended

@@ -17,7 +17,7 @@ from tundish.loader.service.configs import (
     seconds,
 )
 from tundish.loader.service.credentials import parse_address, show_address
-from tundish.loader.service.hosting import HostJob, no_jobs
+from tundish.loader.service.hosting import HostJob, host_here
 from tundish.loader.service.joining import Joining
 from tundish.loader.service.running import Running, numbered, reached_there
 from tundish.shm.budget import usable_cores
@@ -91,12 +91,13 @@ class WorkerServer:
 
     def _join_dispatcher(self, running: Running, name: str, machine: str) -> None:
         config, port = self._config, running.address[1]
+        credentials = credentials_of(config)
         address = (reached_there(running.address[0]), port)
         if config.worker_address is not None:
             address = reached_at(config.worker_address, port)
         self._joining = joining = Joining(
             parse_address(config.dispatcher_address),
-            credentials_of(config),
+            credentials,
             {
                 "name": name,
                 "address": list(numbered(address)),
@@ -104,7 +105,7 @@ class WorkerServer:
                 "cores": config.cores or usable_cores(),
                 "host": machine,
             },
-            self._host_job or no_jobs,
+            self._host_job or host_here(running.address[0], credentials),
             interval_s=seconds(config.heartbeat_interval_ms, 5.0),
             patience_s=seconds(config.dispatcher_timeout_ms, 3600.0),
             ended=running.stop,

@@ -241,7 +241,8 @@ class TestJobs:
         registered(bench)
         assert bench.agent("a", 1, wait_s=5.0) is None
         assert bench.job(caller=9, wait_s=20.0, parameters={"n": 2}) is None
-        order = {"name": "train", "dataset": "d", "kind": "dealt", "parameters": {"n": 2}}
+        order: dict[str, Any] = {"name": "train", "dataset": "d", "kind": "dealt"}
+        order |= {"parameters": {"n": 2}, "again": False}
         assert bench.heard(1) == {"start": [order], "stop": []}
         assert bench.agent("a", 1, serves={"train": [["a", 77], 0]}, wait_s=5.0) is None
         assert bench.heard(9) == {"address": ["a", 77]}
@@ -258,9 +259,9 @@ class TestJobs:
         bench.agent("a", 1, wait_s=5.0)
         bench.agent("b", 2, wait_s=5.0)
         bench.job(wait_s=20.0)
-        assert bench.heard(1)["start"]
+        assert not bench.heard(1)["start"][0]["again"]
         bench.it.left(1)
-        assert bench.heard(2)["start"]
+        assert bench.heard(2)["start"][0]["again"], "it may have been served"
 
     def test_one_that_cannot_be_started(self, bench: Bench) -> None:
         registered(bench)
@@ -271,7 +272,7 @@ class TestJobs:
         with pytest.raises(RuntimeError, match=r"'train' could not be started: ImportError: no"):
             bench.heard(9)
         assert bench.job(wait_s=20.0) is None, "asked again, it is tried again"
-        assert bench.heard(1)["start"]
+        assert not bench.heard(1)["start"][0]["again"], "nobody has served it"
 
     def test_one_of_another_dataset(self, bench: Bench) -> None:
         registered(bench)
@@ -304,6 +305,8 @@ class TestJobs:
         bench.job()
         bench.restart()
         assert bench.job(wait_s=20.0) is None
+        bench.agent("b", 2)
+        assert bench.agent("b", 2)["start"][0]["again"]
         bench.agent("a", 1, serves={"train": [["a", 77], 3]})
         assert bench.heard(9) == {"address": ["a", 77]}
 

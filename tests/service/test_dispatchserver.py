@@ -202,11 +202,21 @@ def test_a_job_that_cannot_be_started_says_why(stack: ExitStack) -> None:
 
 
 def test_a_job_that_nobody_serves(stack: ExitStack) -> None:
+    go_on = threading.Event()
+
+    def slow(order: JobOrder, payload: bytes) -> HostedJob:
+        go_on.wait()
+        return JobDouble(order, payload)
+
     dispatcher = stack.enter_context(DispatchServer())
+    joined(stack, dispatcher.target, "a", host_job=slow)
+    stack.callback(go_on.set)
     client = stack.enter_context(DispatcherClient(dispatcher.target))
     client.register("d", b"x")
-    with pytest.raises(TimeoutError, match=r"not served after 0\.1 s: .* has 0 workers"):
+    with pytest.raises(TimeoutError, match=r"not served after 0\.1 s: .* has 1 workers"):
         client.job("train", "d", "dealt", wait_s=0.1)
+    go_on.set()
+    assert client.job("train", "d", "dealt") == ("127.0.0.1", 77)
 
 
 def test_seats_without_waiting(stack: ExitStack) -> None:

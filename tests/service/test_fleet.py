@@ -183,10 +183,8 @@ def test_a_fleet_of_this_machine(stack: ExitStack) -> None:
 
     before = {each["name"] for each in client.status()["agents"]}
     victim = agents()[0]
-    killed = time.monotonic()
     victim.kill()
     until(lambda: len(now := {a["name"] for a in client.status()["agents"]}) == 2 and now != before)
-    assert time.monotonic() - killed < 3.0, "the target for an agent that is replaced"
 
     fleet.scale(1)
     until(lambda: len(client.agents()) == 1 == len(agents()))
