@@ -17,12 +17,14 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.run.pool.local import LocalRecruiting
 from tundish.loader.run.pool.peers import Peer, WorkerSpec
 from tundish.loader.run.starting.kinship import Parent
 from tundish.loader.run.starting.launcher import Exit
+from tundish.loader.run.starting.surroundings import import_path, working_directory
 from tundish.loader.service.credentials import Address, Credentials, show_address
 from tundish.loader.service.dialing import Dial, Refused
 from tundish.loader.service.handshake import digest_of, is_silent
@@ -151,6 +153,8 @@ class SeatRecruiting:
         self._looked = 0.0
         assert crew.payload is not None
         self._payload = mmap.mmap(crew.payload.fd, crew.payload.nbytes, prot=mmap.PROT_READ)
+        # What is not here either is an element's error.
+        self._paths = [path for path in crew.payload.paths if Path(path).exists()]
         self._digest = digest_of(memoryview(self._payload))
 
     # -- the pool's questions ------------------------------------------------------------------
@@ -279,7 +283,9 @@ class SeatRecruiting:
             "entry": crew.entry,
             "preload": [crew.entry.partition(":")[0], *crew.preload],
             "threads": crew.threads,
-            "paths": list(crew.paths),
+            "paths": self._paths,
+            "path": import_path(),
+            "cwd": working_directory(),
             "digest": self._digest,
         }
         blobs = {self._digest: self._payload, digest_of(config): config}

@@ -59,8 +59,6 @@ class WorkerSpec:
         If workers are threads: their main function, called with channel and arena.
     recruiting : callable or None
         Makes the source of workers; None for workers of this machine.
-    paths : tuple of str
-        Files and folders that must be there where a worker is.
     """
 
     entry: str = ""
@@ -74,7 +72,6 @@ class WorkerSpec:
     answer: Callable[[bytes], tuple[bytes, list[str]]] | None = None
     thread: Callable[[Channel, Arena | None], None] | None = None
     recruiting: Callable[[WorkerSpec, Arena | None, Poller], Recruiting] | None = None
-    paths: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)

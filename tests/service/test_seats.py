@@ -1,0 +1,344 @@
+"""Laws of workers on other machines: nothing shows but the time."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import numpy as np
+import psutil
+import pytest
+from tests.service.fleets import Cutter, Listed, Machine, machines, remotely
+from tests.service.listeners import OTHERS, free_port
+
+from tundish import DataLoader, Dataset, Options
+from tundish.loader.run.coordinating.store import shared_ring
+from tundish.loader.service.credentials import Address
+from tundish.loader.service.dialing import Refused
+from tundish.loader.service.seats import remote_recruiting
+from tundish.testing import assert_resumes_anywhere, assert_workers_do_not_show, collect
+from tundish.testing.functions import Draw, Keep, Pause, Tag
+from tundish.testing.registry import CASES, Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TIMEOUT_S = 30
+SHARED_RING = "tundish.loader.run.coordinating.memory.shared_ring"
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[list[Machine]]:
+    with machines(2) as found:
+        yield found
+
+
+@pytest.fixture
+def places(fleet: list[Machine]) -> Listed:
+    return Listed([machine.address for machine in fleet])
+
+
+def images(index: int) -> dict[str, np.ndarray]:
+    """Rows of 32 KB and of 12 bytes: a block has columns of both."""
+    return {
+        "image": np.full((100, 80), index, np.float32),
+        "box": np.arange(index, index + 3, dtype=np.int32),
+    }
+
+
+def digests(iterator: Any) -> list[str]:
+    return [outcome.digest or str(outcome.error) for outcome in collect(iterator)]
+
+
+PLANS: dict[str, Callable[[], Any]] = {
+    "drawn": lambda: Dataset.range(300).shuffle(None, seed=1).map(Pause(1)).map(Draw(1), seed=2).batch(16),
+    "dropped": lambda: Dataset.range(300).map(Pause(1)).map(Draw(1), seed=2).filter(Keep(2)).batch(16),
+    "behind": lambda: Dataset.range(300).map(Pause(1)).shuffle(50, seed=3).batch(8).map(Tag(1)),
+    "unbatched": lambda: Dataset.range(300).map(Pause(1)).batch(6).unbatch().map(Draw(1), seed=5).batch(10),
+    "large": lambda: Dataset.range(120).map(Pause(1)).map(images).batch(8),
+    "again": lambda: Dataset.range(96).map(images).shuffle(20, seed=4).map(whiter).batch(8),
+}  # fmt: skip
+
+
+def whiter(element: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {"image": element["image"] + element["box"][0], "box": element["box"][::-1]}
+
+
+def without_memory(*_: object) -> None:
+    """There is no shared memory."""
+
+
+# ------------------------------------------------------------------------- workers do not show
+
+
+def few(count: int) -> list[Case]:
+    return random.Random(19).sample(CASES, count)
+
+
+@pytest.mark.parametrize("case", few(14), ids=lambda c: c.name)
+def test_two_agents_do_not_show(case: Case, places: Listed) -> None:
+    with remotely(places):
+        assert_workers_do_not_show(case.build, workers=(0, 2), limit=case.limit)
+
+
+@pytest.mark.parametrize("case", few(30)[14:20], ids=lambda c: c.name)
+def test_two_agents_do_not_show_without_shared_memory(case: Case, places: Listed) -> None:
+    with remotely(places), patch(SHARED_RING, without_memory):
+        assert_workers_do_not_show(case.build, workers=(0, 2), limit=case.limit)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("slots", [True, False], ids=["slots", "messages"])
+def test_two_agents_show_in_no_case(case: Case, places: Listed, *, slots: bool) -> None:
+    ring = shared_ring if slots else without_memory
+    with remotely(places), patch(SHARED_RING, ring):
+        assert_workers_do_not_show(case.build, workers=(0, 2), limit=case.limit)
+
+
+@pytest.mark.parametrize("local", [0, 1])
+@pytest.mark.parametrize("case", few(36)[30:], ids=lambda c: c.name)
+def test_states_of_none_and_of_remote_workers(case: Case, places: Listed, local: int) -> None:
+    with remotely(places, local):
+        assert_resumes_anywhere(case.build, workers=(0, 2), steps=2, limit=case.limit)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("local", [0, 1])
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_all_states_of_none_and_of_remote_workers(case: Case, places: Listed, local: int) -> None:
+    with remotely(places, local):
+        assert_resumes_anywhere(case.build, workers=(0, 2), steps=4, limit=case.limit)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_state_goes_from_crew_to_crew(plan: str, places: Listed) -> None:
+    """None, local, remote, mixed, and back: each goes on with the one before it, and states are equal."""
+    ds = PLANS[plan]()
+    with ds.iterator(workers=0) as iterator:
+        expected = digests(iterator)
+    crews = {"none": (0, None), "local": (2, None), "remote": (2, 0), "mixed": (2, 1)}
+    states: dict[str, Any] = {}
+    for name, crew in crews.items():
+        with begun(ds, places, *crew) as iterator:
+            first = [outcome.digest for outcome in collect(iterator, limit=5)]
+            states[name] = iterator.state_dict()
+        assert first == expected[:5]
+    assert all(state == states["none"] for state in states.values())
+    for crew in crews.values():
+        with begun(ds, places, *crew) as iterator:
+            iterator.load_state_dict(states["none"])
+            assert digests(iterator) == expected[5:]
+
+
+def begun(ds: Any, places: Listed, workers: int, local: int | None) -> Any:
+    if local is None:
+        return ds.iterator(workers=workers)
+    with remotely(places, local):
+        return ds.iterator(workers=workers)
+
+
+# ---------------------------------------------------------------------------- where rows arrive
+
+
+@pytest.mark.parametrize("local", [0, 1])
+def test_rows_lie_in_slots_within_the_budget(places: Listed, local: int) -> None:
+    """A batch of 8 MB with a budget of 40: the first ask for more than they were granted."""
+    ds = Dataset.range(240).map(wide).batch(8).with_options(Options(memory_budget=40_000_000))
+    most = 0
+    with begun(ds, places, 3, local) as iterator:
+        for number, batch in enumerate(iterator):
+            most = max(most, iterator.stats.used_bytes)
+            assert (batch[:, 0, 0] == np.arange(8 * number, 8 * number + 8)).all()
+            del batch
+        assert iterator.stats.restarts == 0
+    assert 8_000_000 <= most <= 40_000_000
+
+
+def wide(index: int) -> np.ndarray:
+    return np.full((500, 500), index, np.float32)
+
+
+def test_a_worker_elsewhere_is_measured_by_what_it_says(places: Listed) -> None:
+    with begun(PLANS["large"](), places, 2, 0) as iterator:
+        collect(iterator, limit=8)
+        pool = iterator.stats.pool
+        assert [each.rows > 0 for each in pool] == [True, True]
+        assert [each.queued_s for each in pool] == [0.0, 0.0]
+
+
+class Samples:
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+    def __len__(self) -> int:
+        return 50
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, int, str]:
+        return np.full(self.shape, index, np.float32), index, "x" * index
+
+
+@pytest.mark.parametrize("slots", [True, False], ids=["slots", "messages"])
+@pytest.mark.parametrize("shape", [(3,), (200, 200)])
+def test_a_loader_has_the_same_seats(
+    places: Listed, shape: tuple[int, ...], *, slots: bool
+) -> None:
+    """The first batches of the larger ones ask for more than they were granted."""
+    ring = shared_ring if slots else without_memory
+    found = []
+    for remote in (False, True):
+        loader = DataLoader(Samples(shape), batch_size=7, num_workers=2)
+        if remote:
+            loader._recruiting = remote_recruiting(places)
+        with patch(SHARED_RING, ring):
+            found.append(
+                [
+                    [part.tolist() if hasattr(part, "tolist") else part for part in batch]
+                    for batch in loader
+                ]
+            )
+    assert found[0] == found[1]
+
+
+class Stream:
+    def __iter__(self) -> Iterator[np.ndarray]:
+        yield from (np.full((100, 100), index, np.float32) for index in range(30))
+
+
+def test_replicas_of_an_iterable_have_their_seats(places: Listed) -> None:
+    found = []
+    for recruiting in (None, remote_recruiting(places)):
+        loader = DataLoader(Stream(), batch_size=4, num_workers=2)
+        loader._recruiting = recruiting
+        found.append([batch.tolist() for batch in loader])
+    assert found[0] == found[1]
+
+
+# --------------------------------------------------------------------------------------- faults
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_connection_is_cut_at_any_byte(places: Listed, seed: int) -> None:
+    """Also in the middle of rows that are received into their slot."""
+    rng = random.Random(seed)
+    ds = Dataset.range(120).map(images).batch(8).with_options(Options(max_deaths=0))
+    with ds.iterator(workers=0) as iterator:
+        expected = digests(iterator)
+    after = [int(10 ** rng.uniform(0, 6.7)) for _ in range(12)]
+    with Cutter(places.list[seed % 2], after) as cutter, remotely(Listed([cutter.address])):
+        with ds.iterator(workers=2) as iterator:
+            assert digests(iterator) == expected
+        assert cutter.cut
+
+
+def test_one_who_hangs_holds_nobody_up(places: Listed, silent: Address) -> None:
+    """An address at which nothing answers costs a seat, not time."""
+    ds = PLANS["large"]()
+    mixed = Listed([silent, *places.list])
+    with remotely(mixed), ds.iterator(workers=3) as iterator:
+        began = time.monotonic()
+        next(iterator)
+        assert time.monotonic() - began < 4  # a dial is given up after 5
+    with remotely(Listed([silent]), local=1), ds.iterator(workers=2) as iterator:
+        began = time.monotonic()
+        next(iterator)
+        assert time.monotonic() - began < 4
+
+
+@pytest.fixture
+def silent() -> Iterator[Address]:
+    """Accepts connections, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield server.getsockname()
+
+
+def test_a_seat_that_cannot_be_had_is_had_later() -> None:
+    """Nobody is there at first: the iterator waits, and goes on when an agent has come."""
+    late = Listed([("127.0.0.1", free_port())])
+    with remotely(late), PLANS["drawn"]().iterator(workers=2) as iterator, machines(1) as fleet:
+        threading.Timer(0.3, lambda: late.list.append(fleet[0].address)).start()
+        assert len(collect(iterator, limit=4)) == 4
+    assert late.failures
+
+
+def test_refusals_say_why(places: Listed) -> None:
+    strangers = Listed(places.list, OTHERS)
+    with (
+        remotely(strangers),
+        Dataset.range(9).map(images).iterator(workers=2) as iterator,
+        pytest.raises(Refused, match="does not know the token"),
+    ):
+        next(iterator)
+    # With a worker at home it goes on, and says so.
+    with (
+        remotely(strangers, local=1),
+        Dataset.range(9).map(images).iterator(workers=2) as iterator,
+        pytest.warns(UserWarning, match="no agent gives this iterator a seat"),
+    ):
+        assert len(collect(iterator)) == 9
+
+
+TRAINER = """
+import sys, time
+from tundish import Dataset
+from tests.service.fleets import Listed, remotely
+def slow(index):
+    time.sleep(60 if index > 20 else 0)
+    return index
+with remotely(Listed([("127.0.0.1", int(sys.argv[1]))])):
+    iterator = Dataset.range(100).map(slow).iterator(workers=3)
+print(next(iterator), flush=True)
+time.sleep(60)
+"""
+
+
+def test_workers_of_a_trainer_that_is_killed_are_gone() -> None:
+    with machines(1) as fleet:
+        trainer = subprocess.Popen(
+            [sys.executable, "-c", TRAINER, str(fleet[0].address[1])],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        assert trainer.stdout is not None
+        assert trainer.stdout.readline() == "0\n"
+        workers = fleet[0].workers()
+        assert workers
+        trainer.kill()
+        trainer.wait()
+        trainer.stdout.close()
+        began = time.monotonic()
+        _, alive = psutil.wait_procs(workers, TIMEOUT_S)
+        assert not alive
+        assert time.monotonic() - began < 0.5 * patience()
+
+
+def test_closing_does_not_wait_for_workers_that_sleep(fleet: list[Machine], places: Listed) -> None:
+    with remotely(places):
+        iterator = Dataset.range(100).map(sleepy).iterator(workers=2)
+    assert next(iterator) == 0
+    workers = [worker for machine in fleet for worker in machine.workers()]
+    assert workers
+    began = time.monotonic()
+    iterator.close()
+    assert time.monotonic() - began < 0.5 * patience()
+    _, alive = psutil.wait_procs(workers, TIMEOUT_S)
+    assert not alive
+
+
+def sleepy(index: int) -> int:
+    time.sleep(60 if index > 4 else 0)
+    return index
+
+
+def patience() -> float:
+    """Return how much longer things may take on a machine that is busy with others."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
