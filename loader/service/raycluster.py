@@ -18,6 +18,16 @@ NAMESPACE = "tundish"
 """Of named actors: those of all scripts and users of a cluster find each other."""
 
 
+_OWN: list[int] = []
+"""This process, if it has started a cluster of this machine alone."""
+
+
+def leave() -> None:
+    """Leave a cluster that goes on without this process; one that ends with it stays."""
+    if os.getpid() not in _OWN:
+        import_ray().shutdown()
+
+
 def import_ray() -> Any:
     """Import Ray.
 
@@ -58,7 +68,12 @@ def join(address: str | None = "auto", **options: Any) -> Any:
     ray = import_ray()
     if ray.is_initialized():
         return ray
-    known: dict[str, Any] = {"namespace": NAMESPACE, "log_to_driver": False, **options}
+    known: dict[str, Any] = {
+        "namespace": NAMESPACE,
+        "log_to_driver": False,
+        "logging_level": "WARNING",
+    }
+    known |= options
     if address == "auto" and not os.environ.get("RAY_ADDRESS"):
         with suppress(ConnectionError):
             ray.init(address="auto", **known)
@@ -66,6 +81,7 @@ def join(address: str | None = "auto", **options: Any) -> Any:
         address = "local"
     if address == "local":
         ray.init(address="local", include_dashboard=False, **known)
+        _OWN.append(os.getpid())
         return ray
     try:
         ray.init(address=None if address == "auto" else address, **known)

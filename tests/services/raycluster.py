@@ -123,6 +123,18 @@ def strays(folder: Path) -> Iterator[int]:
                 yield int(path.parent.name)
 
 
+class Idle:
+    """An agent that nobody can connect to."""
+
+    def __init__(self, name: str, order: Any, host: str, token: bytes) -> None:
+        assert name.startswith("test-agent-")
+        assert host
+        assert token == b"0" * 16
+
+    def close(self) -> None:
+        pass
+
+
 class Driver:
     """The side of the cluster's process."""
 
@@ -139,6 +151,7 @@ class Driver:
         self.cluster = Cluster(initialize_head=True, head_node_args=head)
         self.nodes = [self.cluster.add_node(**NODE, resources={"far": 8}) for _ in range(nodes - 1)]
         ray.init(address=self.cluster.address, log_to_driver=False, namespace="tundish")
+        self.engines: dict[str, Any] = {}
 
     def add_node(self) -> int:
         self.nodes.append(self.cluster.add_node(**NODE, resources={"far": 8}))
@@ -151,12 +164,31 @@ class Driver:
     def alive(self) -> int:
         return sum(node["Alive"] for node in self.ray.nodes())
 
-    def actors(self) -> list[dict[str, Any]]:
-        """Return the names, processes and nodes of the living named actors."""
-        from ray.util.state import list_actors
+    # -- an engine in this process, with agents that do nothing ------------------------------------
 
-        found = list_actors(filters=[("state", "=", "ALIVE")])
-        return [{"name": a.name, "pid": a.pid, "node": a.node_id} for a in found if a.name]
+    def engine(self, name: str) -> None:
+        from tundish.loader.service.rayengine import RayEngine
+
+        self.engines[name] = RayEngine("test", b"0" * 16, Idle)
+
+    def start(self, name: str, count: int, cores: int = 1) -> list[str]:
+        from tundish.loader.service.engine import AgentOrder
+
+        return list(self.engines[name].start(AgentOrder("tcp://nobody:1", cores), count))
+
+    def stop(self, name: str, agents: list[str]) -> None:
+        self.engines[name].stop(agents)
+
+    def find(self, name: str) -> list[str]:
+        return list(self.engines[name].find())
+
+    def watch(self, name: str, timeout_s: float) -> list[str]:
+        return list(self.engines[name].watch(timeout_s))
+
+    def place(self, actor: str) -> list[Any]:
+        """Return an actor's process and its node, once it is there."""
+        found = self.ray.get_actor(actor, namespace="tundish")
+        return list(self.ray.get(found.place.remote(), timeout=60))
 
     def close(self) -> None:
         self.ray.shutdown()

@@ -1,0 +1,119 @@
+"""The service on a Ray cluster, and what dies there: this process has no Ray, as a trainer has none."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pytest
+from tests.services.raycluster import ENVIRONMENT, RayCluster
+
+from tundish.loader.service.client import DispatcherClient
+from tundish.loader.service.rayservice import RayFleet, start_on_ray
+
+pytestmark = [pytest.mark.untidy, pytest.mark.slow]
+
+NAME = "fleet"
+
+
+@pytest.fixture(scope="module")
+def fleet(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayFleet]:
+    """Yield three agents with two seats, away from the head, and their dispatcher."""
+    folder = tmp_path_factory.mktemp("service")
+    token = folder / "token"
+    token.touch(0o600)
+    token.write_text(secrets.token_hex())
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**ENVIRONMENT, "TUNDISH_SERVICE_TOKEN_FILE": str(token)}.items():
+            patch.setenv(name, value)
+        patch.setenv("TMPDIR", str(cluster.folder))
+        with start_on_ray(
+            3,
+            2,
+            cluster.address,
+            name=NAME,
+            work_dir=str(folder / "dispatcher"),
+            options={"resources": {"far": 1}, "num_cpus": 0},
+        ) as made:
+            yield made
+
+
+def until(condition: Callable[[], Any], what: str, limit_s: float = 60.0) -> float:
+    """Wait for something, and return how long that took."""
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > limit_s:
+            raise AssertionError(f"not in {limit_s} s: {what}")
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def runs(pid: int) -> bool:
+    """Return True unless a process has ended; its raylet may not have heard yet."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def names(client: DispatcherClient) -> set[str]:
+    """Return the names of the agents that the dispatcher knows; none while it is not there."""
+    try:
+        return {agent["name"] for agent in client.status()["agents"]}
+    except OSError:
+        return set()
+
+
+@pytest.fixture
+def client(fleet: RayFleet) -> Iterator[DispatcherClient]:
+    with DispatcherClient(fleet.target, timeout_s=1.0) as made:
+        until(lambda: len(names(made)) == 3, "three agents")
+        yield made
+
+
+def test_an_agent_that_dies_is_replaced(cluster: RayCluster, client: DispatcherClient) -> None:
+    before = names(client)
+    pid, _ = cluster("place", actor=min(before))
+    os.kill(pid, signal.SIGKILL)
+    noticed = until(lambda: min(before) not in names(client), "its end is noticed")
+    replaced = until(lambda: len(names(client)) == 3, "another one")
+
+    print(f"agent killed: noticed {noticed:.2f} s, replaced {noticed + replaced:.2f} s")  # noqa: T201 - with -s
+    assert len(before & names(client)) == 2
+    assert "ray" not in sys.modules
+
+
+def test_a_dispatcher_that_dies_goes_on(cluster: RayCluster, client: DispatcherClient) -> None:
+    client.register("a dataset", b"its payload")
+    before = names(client)
+    pid, _ = cluster("place", actor=NAME)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not runs(pid), "its end")
+    back = until(lambda: names(client) == before, "the same agents")
+
+    print(f"dispatcher killed: back with its agents {back:.2f} s")  # noqa: T201
+    assert client.dataset("a dataset") == b"its payload"
+    assert cluster("place", actor=NAME)[0] != pid
+
+
+def test_a_raylet_that_dies(cluster: RayCluster, client: DispatcherClient) -> None:
+    before = names(client)
+    cluster("remove_node", at=0)
+    noticed = until(lambda: before - names(client), "its end is noticed")
+    cluster("add_node")
+    whole = until(lambda: len(names(client)) == 3, "three again")
+
+    print(f"raylet killed: noticed {noticed:.2f} s, whole {whole:.2f} s after it was replaced")  # noqa: T201
+
+
+def test_scaling(fleet: RayFleet, client: DispatcherClient) -> None:
+    fleet.scale(5)
+    until(lambda: len(names(client)) == 5, "five")
+    fleet.scale(3)
+    until(lambda: len(names(client)) == 3, "three")
