@@ -25,6 +25,7 @@ FACES = {
     "testing",
     "cli",
     "distribute",
+    "service",
     "torch",
     "jax",
     "ray",

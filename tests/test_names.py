@@ -48,6 +48,8 @@ DEBUGGING = """check_numerics enable_check_numerics disable_check_numerics enabl
     set_log_device_placement get_log_device_placement enable_traceback_filtering disable_traceback_filtering
     is_traceback_filtering_enabled"""
 TESTING = "next_failure slowest debug"
+SERVICE = """CrossTrainerCache DispatchServer DispatcherConfig ShardingPolicy WorkerConfig WorkerServer distribute
+    from_dataset_id register_dataset"""
 
 NAMES = [
     *[f"Dataset.{name}" for family in DATASET.values() for name in family.split()],
@@ -58,6 +60,7 @@ NAMES = [
     *[f"distribute.{name}" for name in DISTRIBUTE.split()],
     *[f"debugging.{name}" for name in DEBUGGING.split()],
     *[f"testing.{name}" for name in TESTING.split()],
+    *[f"{home}.{name}" for home in ("service", "experimental.service") for name in SERVICE.split()],
 ]
 
 

@@ -20,6 +20,7 @@ from tundish.loader.protocols.state_parsing import count
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Builder, Machine, Mark
     from tundish.loader.protocols.operator import Operator
+    from tundish.loader.run.coordinating.placement import Staff
 
 
 class ShardingPolicy(IntEnum):
@@ -61,6 +62,18 @@ class Terms:
 
     def __str__(self) -> str:
         return self.target
+
+    def staff(self, asked: int | None, cores: int) -> Staff:
+        """Ask the dispatcher for seats; see `tundish.loader.run.coordinating.placement.Service`."""
+        from tundish.loader.service.staff import hire  # noqa: PLC0415 - a worker that has the plan needs none of it
+
+        return hire(self, asked, cores)
+
+    def agents(self) -> int:
+        """Return the number of agents that there are; at least one, or an error."""
+        from tundish.loader.service.staff import count_agents  # noqa: PLC0415 - as above
+
+        return count_agents(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +145,7 @@ class AgreedCopies:
 
     def __init__(self, node: Copies, builder: Builder, pass_: int) -> None:
         if node not in _AGREED:
-            agents: Any = node.terms
-            _AGREED[node] = agents.agents()
+            _AGREED[node] = node.terms.agents()
         self._node = node
         self._repetition = Repetition(node.up, node.base, node.radix, _AGREED[node])
         made: Any = builder.repeated

@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 _COUNTED: dict[type, tuple[str, ...]] = {
     Stats: (
-        *("elements", "errors", "restarts", "tasks", "copies", "nbytes"),
+        *("elements", "errors", "restarts", "tasks", "copies", "nbytes", "received"),
+        "receiving_s",
         *("wall_s", "waited_s", "own_s", "outside_s", "waits", "cpu_s", "queued_s"),
     ),
     StageStats: (
@@ -22,7 +23,10 @@ _COUNTED: dict[type, tuple[str, ...]] = {
         *("busy_s", "cpu_s", "nbytes", "time"),
     ),
     NodeStats: ("elements", "dropped", "errors", "time", "busy_s"),
-    WorkerStats: ("tasks", "rows", "busy_s", "cpu_s", "alive_s", "queued_s"),
+    WorkerStats: (
+        *("tasks", "rows", "busy_s", "cpu_s", "alive_s", "queued_s"),
+        *("received", "away_s"),
+    ),
 }
 """The fields that only grow: they are added up, and subtracted from those known later."""
 _OF_PROCESS = ("leased", "used_bytes", "budget_bytes", "cores")

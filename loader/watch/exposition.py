@@ -194,6 +194,8 @@ def _workers(datasets: Iterable[tuple[str, Stats]]) -> Iterator[Metric]:
         ("tasks", "Tasks that a worker has done.", "tasks"),
         ("busy_seconds", "How long a worker has worked.", "busy_s"),
         ("cpu_seconds", "How long a core has worked for a worker.", "cpu_s"),
+        ("received_bytes", "Bytes received from a worker on another machine.", "received"),
+        ("away_seconds", "How long tasks and rows of a worker were on their way.", "away_s"),
     ):
         samples = [(labels, getattr(each, field)) for labels, each in workers]
         yield _counter(f"tundish_worker_{name}", what, ("dataset", "worker"), samples)

@@ -29,6 +29,8 @@ Kind = Literal[
     "order",
     "window",
     "memory",
+    "receiving",
+    "network",
     "unknown",
 ]
 """Of what kind a limit is.
@@ -44,6 +46,8 @@ Kind = Literal[
 * ``order``: workers are idle while one element takes long, since those after it are delivered after it;
 * ``window``: workers are idle though elements are wanted: too few of them are in preparation at once;
 * ``memory``: workers are idle for want of shared memory;
+* ``receiving``: the consumer's process receives what a service's workers have made, and has no time left;
+* ``network``: a service's workers are idle while tasks and rows are on their way;
 * ``unknown``: too little was measured.
 """
 
@@ -86,7 +90,7 @@ class Limit:
 def find_limit(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     """Find the limit of a pipeline from sufficient measurements."""
     found, scattered = _find(stats, plan, costs), plan.scattered()
-    if scattered is None or found.kind in ("consumer", "generator", "memory"):
+    if scattered is None or found.kind in ("consumer", "generator", "memory", "receiving"):
         return found
     reader, _ = scattered
     heaviest = _heaviest(costs, plan)
@@ -140,7 +144,7 @@ def _find(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
         return _in_process(stats, plan, costs)
     beside = costs.consumer_s * costs.rate
     if waits < NEVER or (beside >= _BUSY and costs.stops(costs.workers) == "consumer"):
-        return _beside_workers(plan, costs)
+        return _beside_workers(stats, plan, costs)
     short = costs.busy < _BUSY and _short_of_memory(stats)
     # Functions that mostly wait for something else are not helped by a core.
     waiting = max(0.0, costs.alone_s - costs.cpu_s) / max(costs.busy_s, 1e-12)
@@ -178,8 +182,10 @@ def _in_process(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     return Limit("process", node.name, why)
 
 
-def _beside_workers(plan: PlanView, costs: Costs) -> Limit:
+def _beside_workers(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     own = costs.own_s
+    if own > costs.outside_s and stats.receiving_s > _MUCH * stats.own_s:
+        return _receiving(stats)
     if costs.feeding_s > max(own, costs.outside_s):
         return _generator(plan, costs)
     if own > max(_LONG_OWN_S, costs.outside_s) and _source(plan, "generator") is not None:
@@ -255,6 +261,9 @@ def _idle_workers(stats: Stats, plan: PlanView, costs: Costs, busy: float) -> Li
         f"{count_text(costs.workers, 'worker')} {'is' if costs.workers == 1 else 'are'} busy only "
         f"{share_text(busy)} of the time while the consumer waits"
     )
+    away = _away(stats.pool)
+    if away is not None and away >= _MUCH:
+        return _network(stats, away, idle)
     alone = _alone(stats.pool)
     stream = _source(plan, "stream")
     if alone is not None and stream is not None:
@@ -282,6 +291,38 @@ def _idle_workers(stats: Stats, plan: PlanView, costs: Costs, busy: float) -> Li
     node = _heaviest(costs, plan)
     why = f"The limit: the window. {idle}: too few elements are in preparation at once (prefetch(n) allows more). {_most_of(stats, costs, node)}"
     return Limit("window", node.name if node else "", why)
+
+
+def _receiving(stats: Stats) -> Limit:
+    share = stats.receiving_s / max(stats.wall_s, 1e-9)
+    rate = bytes_text(stats.received / max(stats.receiving_s, 1e-9))
+    why = (
+        f"The limit: this process, which receives what workers on other machines have made: {share_text(share)} of the time, "
+        f"{rate} a second. Send less (uint8 in the place of float32, converted on the accelerator), or divide the work "
+        "over several trainers; more workers change nothing"
+    )
+    return Limit("receiving", "", why)
+
+
+def _network(stats: Stats, away: float, idle: str) -> Limit:
+    there = [worker for worker in stats.pool if worker.where]
+    tasks = sum(worker.tasks for worker in there)
+    each = sum(worker.away_s for worker in there) / max(1, tasks)
+    rate = bytes_text(stats.received / max(stats.wall_s, 1e-9))
+    why = (
+        f"The limit: the network. {idle}, and {share_text(away)} of the time their tasks and rows are on the way, "
+        f"{seconds_text(each)} a task; {rate} a second are received. Send less (uint8 in the place of float32), or let "
+        "more blocks be on the way (max_outstanding_requests)"
+    )
+    return Limit("network", "", why)
+
+
+def _away(pool: tuple[WorkerStats, ...]) -> float | None:
+    """Return the share of time in which tasks of other machines' workers were on their way; None without such workers."""
+    there = [worker for worker in pool if worker.where and worker.alive_s]
+    if not there:
+        return None
+    return sum(worker.away_s for worker in there) / sum(worker.alive_s for worker in there)
 
 
 def _alone(pool: tuple[WorkerStats, ...]) -> tuple[float, float] | None:

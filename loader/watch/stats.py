@@ -137,6 +137,12 @@ class WorkerStats:
         Seconds it worked, seconds a core worked for it in that time, and seconds since it started.
     queued_s : float
         Seconds it was ready to run without a core, after its start; 0.0 if unknown.
+    where : str
+        The address of the machine it is on; "" for this one.
+    received : int
+        Bytes received from there.
+    away_s : float
+        Seconds in which it had a task or its rows were not received, and it did not work: they were on their way.
     """
 
     name: int
@@ -147,6 +153,14 @@ class WorkerStats:
     cpu_s: float = 0.0
     alive_s: float = 0.0
     queued_s: float = 0.0
+    where: str = ""
+    received: int = 0
+    away_s: float = 0.0
+
+    @property
+    def round_trip_s(self) -> float:
+        """The mean time that a task and its rows were on their way; 0.0 on this machine."""
+        return self.away_s / self.tasks if self.tasks else 0.0
 
 
 @dataclass(frozen=True)
@@ -169,6 +183,10 @@ class Stats:
         Tasks that workers have done.
     copies : int
         Batches delivered as private copies for lack of memory to lease.
+    received : int
+        Bytes received from workers of a service, those that are gone included.
+    receiving_s : float
+        Seconds of `own_s` in which they were received.
     leased : int
         Slots that somebody holds a view of.
     used_bytes, budget_bytes : int
@@ -222,6 +240,8 @@ class Stats:
     restarts: int = 0
     tasks: int = 0
     copies: int = 0
+    received: int = 0
+    receiving_s: float = 0.0
     leased: int = 0
     used_bytes: int = 0
     budget_bytes: int = 0

@@ -49,6 +49,8 @@ _WHAT: dict[Kind, str] = {
     "order": "the order (one slow element holds up the others)",
     "window": "the window (too few elements are in preparation)",
     "memory": "shared memory",
+    "receiving": "receiving from other machines, in this process",
+    "network": "the network",
     "unknown": "",
 }
 

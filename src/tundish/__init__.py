@@ -20,6 +20,7 @@ Where things live:
 - `io`: serialized examples and tensors, with tf.io's names;
 - `debugging`: checks of values, with tf.debugging's names;
 - `distribute`: one dataset for several processes and their replicas;
+- `service`: workers on other machines;
 - `experimental`: tf.data's older spellings;
 - `testing`, `cli`: the laws as functions for your own tests, and the command line.
 
@@ -32,7 +33,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tundish import data, debugging, distribute, errors, experimental, io, testing
+    from tundish import data, debugging, distribute, errors, experimental, io, service, testing
     from tundish.formats.tfrecord.writer import TFRecordWriter
     from tundish.loader.dataloader.collate import default_collate, default_convert
     from tundish.loader.dataloader.dataloader import DataLoader
@@ -127,6 +128,7 @@ __all__ = [
     "get_worker_info",
     "io",
     "save_on_signal",
+    "service",
     "set_seed",
     "testing",
 ]
@@ -176,7 +178,7 @@ _HOME = {
     "set_seed": "tundish.loader.plan.node",
 }
 _SUBMODULES = frozenset(
-    {"data", "debugging", "distribute", "errors", "experimental", "io", "testing"}
+    {"data", "debugging", "distribute", "errors", "experimental", "io", "service", "testing"}
 )
 
 if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name

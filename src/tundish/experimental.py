@@ -47,6 +47,7 @@ from tundish.loader.watch.prometheus import MetricsServer
 from tundish.loader.watch.summary import StatsAggregator
 
 if TYPE_CHECKING:
+    from tundish import service
     from tundish.loader.files.batches import (
         make_batched_features_dataset,
         make_csv_dataset,
@@ -108,6 +109,7 @@ __all__ = [
     "save",
     "scan",
     "serve_metrics",
+    "service",
     "set_stats_aggregator",
     "shuffle_and_repeat",
     "snapshot",
@@ -122,7 +124,6 @@ Apply = Callable[[Dataset], Dataset]
 
 _LATER = {
     "distributed_save": "until then let each process save its own part",
-    "service": "until then let each process read its own part: `Dataset.shard_by_process`",
 }
 
 _NEVER = {
@@ -166,6 +167,8 @@ _HOME = {  # imported on first use: they load pyarrow
 
 
 def __getattr__(name: str) -> Any:
+    if name == "service":
+        return importlib.import_module("tundish.service")
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in _LATER:
@@ -176,7 +179,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, *_LATER, *_NEVER})
+    return sorted({*globals(), *_HOME, *_LATER, *_NEVER, "service"})
 
 
 # -- functions for apply ---------------------------------------------------------------------------

@@ -84,7 +84,7 @@ class Coordinator:
         self.repeats: list[AheadRepeated] = []
         self.moved = False
         self.pool: Pool | None = None
-        self._done = 0, 0  # restarts and tasks of workers that are no more
+        self._done = 0, 0, 0, 0.0  # restarts, tasks, bytes and seconds of workers that are no more
         self.owner = os.getpid()
         self._trace: Trace | None = None
         self._deaths = deaths
@@ -137,10 +137,13 @@ class Coordinator:
     def standing(self, stats: Stats, *, whole: bool = True) -> Stats:
         """Add the state of workers and memory to statistics; with `whole`, also what each worker did."""
         pool, memory = self.pool, self.memory
-        restarts, tasks = (pool.restarts, pool.tasks) if pool else self._done
+        restarts, tasks, received, receiving_s = _done_by(pool) if pool else self._done
         return replace(
             stats,
             workers=self.workers,
+            cores=stats.cores + (pool.elsewhere if pool else 0),
+            received=received,
+            receiving_s=receiving_s,
             pool=pool.measured() if pool and whole else (),
             restarts=restarts,
             tasks=tasks,
@@ -166,7 +169,7 @@ class Coordinator:
         if pool is None or os.getpid() != self.owner:
             return
         with uninterrupted():
-            self.pool, self._done = None, (pool.restarts, pool.tasks)
+            self.pool, self._done = None, _done_by(pool)
             jobs = pool.jobs()
             there = pool.close(linger=linger)
             waiting = [*jobs, *self._queue, *(job for job, _ in self._deferred)]
@@ -490,3 +493,8 @@ class Coordinator:
             block.stage.split(block, 1)
         else:
             self._fail(job, fate)
+
+
+def _done_by(pool: Pool) -> tuple[int, int, int, float]:
+    """Return how often workers were replaced, their tasks, and the bytes and seconds of receiving from other machines."""
+    return pool.restarts, pool.tasks, pool.received, pool.receiving_s

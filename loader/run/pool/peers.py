@@ -98,6 +98,8 @@ class Job:
         True if it is an order for a writer.
     home : bool
         True if only a worker of this machine may do it, since its input lies in shared memory and would go to and fro.
+    sent : float
+        When it was sent to another machine, by ``perf_counter``.
     progress : int or None
         The element that was begun last, if the worker was asked to report it.
     held : list of int
@@ -115,6 +117,7 @@ class Job:
     seat: int | None = None
     is_order: bool = False
     home: bool = False
+    sent: float = 0.0
     progress: int | None = None
     held: list[Any] = field(default_factory=list)
     roots: list[Any] = field(default_factory=list)
@@ -199,9 +202,14 @@ class Peer:
         What it has done, and since when, by ``perf_counter``.
     queued_s : float
         How long it had waited for a core when it reported ready, while starting.
+    received, away_s, answered : int or float
+        Of another machine's: bytes received; how long it had a task or its rows were not received, and it did not work;
+        and when its last answer was, by ``perf_counter``.
     """
 
     __slots__ = (
+        "answered",
+        "away_s",
         "busy_s",
         "channel",
         "cpu_s",
@@ -216,6 +224,7 @@ class Peer:
         "process",
         "queued_s",
         "ready",
+        "received",
         "rows",
         "seat",
         "sentinel",
@@ -239,8 +248,8 @@ class Peer:
         self.writes, self.home, self.where = writes, home, where
         self.leaving = False
         self.load = _STARTING_S
-        self.tasks = self.rows = 0
-        self.busy_s = self.cpu_s = self.queued_s = 0.0
+        self.tasks = self.rows = self.received = 0
+        self.busy_s = self.cpu_s = self.queued_s = self.away_s = self.answered = 0.0
         self.since = time.perf_counter()
         self.process: WorkerHandle | None = None
         self.thread: threading.Thread | None = None
@@ -258,7 +267,15 @@ class Peer:
         alive_s = time.perf_counter() - self.since
         done = (self.tasks, self.rows, self.busy_s, self.cpu_s, alive_s)
         runner, pid = self.runner(), self.pid if self.thread is None else None
-        return WorkerStats(self.name, pid, *done, self._queued(runner) if runner else 0.0)
+        queued = self._queued(runner) if runner else 0.0
+        where = (self.where or "", self.received, self.away_s)
+        return WorkerStats(self.name, pid, *done, queued, *where)
+
+    def came_back(self, job: Job, busy_s: float) -> None:
+        """Note the answer to a task from another machine: what was not work was the way."""
+        now = time.perf_counter()
+        self.away_s += max(0.0, now - max(job.sent, self.answered) - busy_s)
+        self.answered = now
 
     def up(self, pid: int) -> None:
         """Note that the worker has reported ready, and its process id."""

@@ -106,6 +106,10 @@ class Pool:
         self.restarts = 0
         self.tasks = 0
         self.in_flight = 0
+        self.received = 0
+        """Bytes received from other machines."""
+        self.receiving_s = 0.0
+        """Seconds in which they were."""
         self._closed = False
         self._warnings: list[str] = []
         self.waited_s = 0.0
@@ -229,6 +233,11 @@ class Pool:
         """Return the statistics of each worker that is alive."""
         return tuple(peer.measured() for peer in self._peers if not (peer.writes or peer.home))
 
+    @property
+    def elsewhere(self) -> int:
+        """The number of workers on other machines."""
+        return sum(peer.where is not None for peer in self._peers)
+
     def runners(self) -> list[Runner]:
         """Return the processes and threads of the workers that are up."""
         found = (peer.runner() for peer in self._peers if not (peer.writes or peer.home))
@@ -317,6 +326,8 @@ class Pool:
             out.append(record)
             out.append(tail)
             peer.jobs.append(job)
+            if peer.where is not None:
+                job.sent = time.perf_counter()
             peer.load += job.cost
             job.prefer = peer
             self.in_flight += 1
@@ -442,6 +453,7 @@ class Pool:
     def _receive(self, peer: Peer, *, waiting: bool) -> None:
         """Read a worker's messages: one if somebody waits for it, since there is rarely more than one."""
         dead = False
+        began = time.perf_counter()
         before, self.cut = self.cut, True
         try:
             while True:
@@ -458,6 +470,8 @@ class Pool:
             self.cut = before
             raise
         self.cut = before
+        if peer.where is not None:
+            self.receiving_s += time.perf_counter() - began
         if not dead and peer.process is not None and not messages and peer.sentinel is not None:
             # Readable without a message: the sentinel, unless the kernel was early.
             dead = bool(self._ended(peer))
@@ -476,6 +490,8 @@ class Pool:
 
     def _take_in(self, peer: Peer, message: memoryview) -> None:
         at, end = 0, len(message)
+        if peer.where is not None:
+            self._note_received(peer, end)
         while at < end:
             kind = message[at]
             if kind in _ANSWERS:
@@ -510,6 +526,8 @@ class Pool:
                 peer.rows += done.rows
                 peer.busy_s += done.micros * 1e-6
                 peer.cpu_s += done.busy * 1e-6
+                if peer.where is not None:
+                    peer.came_back(job, done.micros * 1e-6)
                 self._deaths_in_a_row = 0
                 self._owner.done(job, done, peer.layouts.get(done.layout), tail)
                 if peer.leaving and not jobs:
@@ -546,7 +564,14 @@ class Pool:
             return None  # `_take_in` says so
         if not done.flags & ROWS_INLINE or size != DONE.size + done.tail:
             return None
-        return self._owner.place(job, done, peer.layouts.get(done.layout))
+        place = self._owner.place(job, done, peer.layouts.get(done.layout))
+        if place is not None:
+            self._note_received(peer, size)
+        return place
+
+    def _note_received(self, peer: Peer, nbytes: int) -> None:
+        peer.received += nbytes
+        self.received += nbytes
 
     def _layout(self, told: bytes) -> Layout:
         """Return a layout, the same object for all workers that send it, so that comparing is fast."""

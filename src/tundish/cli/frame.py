@@ -272,6 +272,8 @@ def _workers(pool: Sequence[WorkerStats], width: int) -> list[str]:
 def _worker(worker: WorkerStats) -> str:
     share = min(1.0, worker.busy_s / worker.alive_s) if worker.alive_s > 0 else 0.0
     who = str(worker.pid) if worker.pid is not None else "…"
+    if worker.where:
+        who = f"{worker.where} {bytes_text(worker.received)}, {seconds_text(worker.round_trip_s)} away"
     return (
         f"{worker.name:>3} {_bar([share], _WORKER_BAR)} {share_text(share):>5} {dim(f'{who:<7}')}"
     )

@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.loader.watch.drawn import names, verdict_of
-from tests.loader.watch.situations import BATCH, LOAD, LOADING, RANGE, node, stage, stats, view
+from tests.loader.watch.situations import (
+    BATCH,
+    LOAD,
+    LOADING,
+    RANGE,
+    elsewhere,
+    node,
+    stage,
+    stats,
+    view,
+)
 
 from tundish.loader.watch.stats import Stats
 from tundish.loader.watch.verdict import explain
@@ -68,6 +78,20 @@ def verdicts() -> Iterator[tuple[str, Verdict]]:
         ),
     )
     yield "further remarks", explain(told, LOADING)
+    fast = stage(node("range#0", 0.0, 1000), node("map#1", 0.0004, 1000))
+    served: dict[str, Any] = {"workers": 2, "elements": 100}
+    takes = stats(fast, **served, waited_s=0.01, own_s=2.0)
+    yield (
+        "large batches from other machines",
+        explain(
+            replace(takes, pool=elsewhere(0.02, 0.3, 2.0), received=10**9, receiving_s=1.8), LOADING
+        ),
+    )
+    waits = stats(fast, **served, waited_s=4.0, own_s=0.1)
+    yield (
+        "a slow network",
+        explain(replace(waits, pool=elsewhere(0.02, 2.5, 4.1), received=4 * 10**8), LOADING),
+    )
     yield (
         "too little",
         explain(

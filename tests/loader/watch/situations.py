@@ -104,6 +104,15 @@ def stats(
     )
 
 
+def elsewhere(each_s: float, away_s: float, wall_s: float) -> tuple[WorkerStats, ...]:
+    """Two workers of another machine, each with half of a hundred tasks."""
+    done = (None, 50, 50, 50 * each_s, 50 * each_s, wall_s)
+    return tuple(
+        WorkerStats(k, *done, where="10.0.0.7:5050", received=200_000_000, away_s=away_s)
+        for k in range(2)
+    )
+
+
 def view(*nodes: PlanNode, ordered: bool = True) -> PlanView:
     """A chain: each operator takes what the one before it gives."""
     chained = []

@@ -11,6 +11,7 @@ from tests.loader.watch.situations import (
     LOAD,
     LOADING,
     RANGE,
+    elsewhere,
     node,
     stage,
     stats,
@@ -255,6 +256,38 @@ def test_too_small_a_budget_is_the_limit() -> None:
     assert verdict.limit == "memory"
     assert "1.02 GB of 1.07 GB are in use" in text(verdict)
     assert "a larger memory budget" in offered(verdict)
+
+
+def test_receiving_from_other_machines_may_be_the_limit() -> None:
+    measured = replace(
+        stats(loading(0.002, 100), workers=2, elements=100, waited_s=0.01, own_s=2.0),
+        pool=elsewhere(0.02, 0.3, 2.01),
+        received=4_000_000_000,
+        receiving_s=1.8,
+    )
+    verdict = explain(measured, LOADING)
+
+    assert verdict.limit == "receiving"
+    assert "90 % of the time, 2.22 GB a second" in text(verdict)
+    assert verdict.headline.endswith("The limit: receiving from other machines, in this process")
+    assert not [what for what in offered(verdict) if "more" in what]
+    assert explain(replace(measured, receiving_s=0.2), LOADING).limit == "coordinator"
+
+
+def test_the_network_may_be_the_limit() -> None:
+    measured = replace(
+        stats(loading(0.002, 100), workers=2, elements=100, waited_s=4.0, own_s=0.1),
+        pool=elsewhere(0.02, 2.5, 4.1),
+        received=400_000_000,
+        receiving_s=0.1,
+    )
+    verdict = explain(measured, LOADING)
+
+    assert verdict.limit == "network"
+    assert "61 % of the time their tasks and rows are on the way, 50 ms a task" in text(verdict)
+    assert "97.6 MB a second are received" in text(verdict)
+    near = replace(measured, pool=elsewhere(0.02, 0.1, 4.1))
+    assert explain(near, LOADING).limit == "window"
 
 
 def test_too_few_measurements_are_no_verdict() -> None:

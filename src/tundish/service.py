@@ -1,0 +1,303 @@
+"""A data service: pipelines computed on other machines, with tf.data's names.
+
+::
+
+    dispatcher = td.service.DispatchServer(td.service.DispatcherConfig(port=5050))       # one process
+    worker = td.service.WorkerServer(td.service.WorkerConfig(dispatcher_address="host:5050"))  # on each machine
+
+    ds = ds.apply(td.service.distribute("distributed_epoch", "tcp://host:5050"))         # in the trainer
+
+What is before `distribute` in a pipeline is computed on the service's machines, what is after it at home. The order
+of elements, and an iterator's state, are what they are without the service.
+
+This module says who divides what; how it runs is in `tundish.loader.service`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tundish.calls import check_is
+from tundish.distribute.division import hinted
+from tundish.distribute.files import NoFilesError, by_files
+from tundish.loader.dataset import Dataset
+from tundish.loader.operators.repeat import Repeat
+from tundish.loader.service.arguments import (
+    CrossTrainerCache,
+    check_compression,
+    check_copies,
+    check_endless,
+    check_policy,
+    check_service,
+    sharing_of,
+    terms_of,
+)
+from tundish.loader.service.configs import DispatcherConfig, WorkerConfig
+from tundish.loader.service.dispatchserver import DispatchServer
+from tundish.loader.service.distribute import Copies, Distribute, ShardingPolicy
+from tundish.loader.service.registering import fetched, registered, shares_of
+from tundish.loader.service.workerserver import WorkerServer
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Operator
+    from tundish.loader.service.distribute import Terms
+
+__all__ = [
+    "CrossTrainerCache",
+    "DispatchServer",
+    "DispatcherConfig",
+    "ShardingPolicy",
+    "WorkerConfig",
+    "WorkerServer",
+    "distribute",
+    "from_dataset_id",
+    "register_dataset",
+]
+
+Apply = Callable[[Dataset], Dataset]
+
+
+def distribute(  # noqa: PLR0917 - tf.data's signature
+    processing_mode: ShardingPolicy | str,
+    service: str | tuple[str, str],
+    job_name: str | None = None,
+    consumer_index: int | None = None,
+    num_consumers: int | None = None,
+    max_outstanding_requests: int | None = None,
+    data_transfer_protocol: str | None = None,  # noqa: ARG001 - tf.data's signature
+    compression: str | None = "AUTO",
+    cross_trainer_cache: CrossTrainerCache | None = None,
+    target_workers: str = "AUTO",
+    *,
+    copies: int | None = None,
+) -> Apply:
+    """Let a service compute everything before this; for `Dataset.apply`.
+
+    Parameters
+    ----------
+    processing_mode : ShardingPolicy or str
+        How the service's workers divide the dataset; ``"parallel_epochs"`` is OFF, ``"distributed_epoch"`` is DYNAMIC.
+    service : str or (str, str)
+        The dispatcher: ``host:port``, or ``DispatchServer.target``. ``grpc://`` means ``tcp://``.
+    job_name : str, optional
+        A job that several consumers share, each of which gets elements that no other gets. Default: a job of its own.
+    consumer_index, num_consumers : int, optional
+        The job deals its elements in rounds of `num_consumers`, and this consumer gets number
+        `consumer_index` of each. The dataset must be infinite.
+    max_outstanding_requests : int, optional
+        The largest number of blocks on their way at once; a block has several elements, or one batch. Their bytes are
+        bounded by `Options.memory_budget` in any case.
+    data_transfer_protocol : str, optional
+        For tf.data's sake; ignored.
+    compression : {"AUTO"} or None
+        Rows are sent as they are, with either: a network of today takes longer to compress for than to send on. To send
+        less, let the pipeline give uint8 and convert it on the accelerator.
+    cross_trainer_cache : CrossTrainerCache, optional
+        Each of several trainers that share the job gets all of its elements.
+    target_workers : {"AUTO", "ANY", "LOCAL"}
+        "LOCAL": workers on this machine alone. "ANY": the service's workers alone. "AUTO": with
+        ``num_parallel_calls=AUTOTUNE`` the cores of this machine first, and the service's for what is missing; else as "ANY".
+    copies : int, optional
+        Of OFF: how often the dataset comes. Default: once for each worker there is. Ours.
+
+    Returns
+    -------
+    callable
+        A function from a dataset to a dataset.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not one of these, or they do not go together; or, when it is applied, the dataset cannot be
+        divided so.
+
+    Notes
+    -----
+    tf.data divides a dataset into splits, and each worker runs the whole pipeline on its own; `take`, `enumerate`, `zip` or
+    `batch` give something else there than in one process. Here one coordinator, in the trainer, decides which element
+    comes next, and workers compute: the elements, their order and an iterator's state are those of the dataset
+    without a service, and a worker that dies costs time only.
+
+    - DYNAMIC: the dataset's elements, in its order. In tf.data in any order, and at most once.
+    - OFF: the whole dataset once for each worker there is when it is first read, one pass after another, each with
+      its own randomness as those of `repeat`; the number is in the state. In tf.data mixed.
+    - DATA: as DYNAMIC: who computes an element does not change it.
+    - FILE: as many shares of the files as the dispatcher has `worker_addresses`, an element of each in turn.
+      FILE_OR_DATA: that, or DATA where files cannot be divided.
+    - HINT: as many shares, divided where the plan says ``shard(SHARD_HINT, SHARD_HINT)``, in turn.
+
+    Functions travel with the plan, as to local workers: any Python will do, but other machines need the same version of
+    Python, the same packages, and the files at the same paths.
+
+    The number of workers is that of `Options.workers`, else the largest `num_parallel_calls`; AUTOTUNE lets the tuner ask for
+    more. If neither says it, as many as this machine has cores. ``TUNDISH_WORKERS`` and ``iterator(workers=0)`` run the
+    pipeline without the service.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> dispatcher = td.service.DispatchServer()
+    >>> config = td.service.WorkerConfig(dispatcher_address=dispatcher.target.split("://")[1])
+    >>> worker = td.service.WorkerServer(config)
+    >>> ds = td.Dataset.range(5).map(lambda x: x * x)
+    >>> ds = ds.apply(td.service.distribute("distributed_epoch", dispatcher.target))
+    >>> [int(x) for x in ds]
+    [0, 1, 4, 9, 16]
+    """
+    policy = check_policy(processing_mode)
+    check_copies(copies, policy)
+    terms = terms_of(service, target_workers, max_outstanding_requests, compression)
+    sharing = sharing_of(job_name, consumer_index, num_consumers, cross_trainer_cache)
+
+    def apply(ds: Dataset) -> Dataset:
+        check_is(ds, Dataset, "distribute() must be applied to a Dataset")
+        node: Operator = ds._node  # noqa: SLF001 - our own
+        if sharing is not None:
+            check_endless(node, sharing)
+            raise NotImplementedError(
+                "jobs that several consumers share (job_name) are still to come; until then give each its part: "
+                "td.distribute.distribute_dataset, or shard_by_process, before distribute()"
+            )
+        divided = _divided(ds, node, policy, terms, copies)
+        return ds._of(Distribute(divided, terms))  # noqa: SLF001 - our own
+
+    return apply
+
+
+def _divided(
+    ds: Dataset, node: Operator, policy: ShardingPolicy, terms: Terms, copies: int | None
+) -> Operator:
+    """Return the plan of all workers' elements."""
+    if policy is ShardingPolicy.OFF:
+        return Copies(node, None, terms) if copies is None else Repeat(node, copies)
+    if policy in (ShardingPolicy.DYNAMIC, ShardingPolicy.DATA):
+        return node
+    count = shares_of(terms, policy)
+    try:
+        divide = hinted if policy is ShardingPolicy.HINT else by_files
+        shares = [ds._of(divide(node, count, each)) for each in range(count)]  # noqa: SLF001 - our own
+    except NoFilesError:
+        if policy is ShardingPolicy.FILE:
+            raise
+        return node
+    turns = Dataset.range(count).repeat()
+    return Dataset.choose_from_datasets(shares, turns, stop_on_empty_dataset=False)._node  # noqa: SLF001 - our own
+
+
+def register_dataset(
+    service: str | tuple[str, str],
+    dataset: Dataset,
+    compression: str | None = "AUTO",
+    dataset_id: str | None = None,
+) -> str:
+    """Give a dataset to a service, from which others may read it by its id.
+
+    Parameters
+    ----------
+    service : str or (str, str)
+        The dispatcher, as for `distribute`.
+    dataset : Dataset
+        The dataset.
+    compression : {"AUTO"} or None
+        As for `distribute`.
+    dataset_id : str, optional
+        Its id. Default: its fingerprint.
+
+    Returns
+    -------
+    str
+        The id. Equal datasets have the same one, and are kept once.
+
+    Raises
+    ------
+    TypeError
+        Something in the dataset cannot be pickled; the error names it.
+    FingerprintError
+        There is no `dataset_id`, and a function holds something that has no fingerprint.
+    ValueError
+        Another dataset has this id.
+    ConnectionError
+        No dispatcher answers there.
+
+    Notes
+    -----
+    In tf.data a dataset with Python functions cannot be registered; here the functions travel with it. Who reads
+    it needs the packages that they use, and runs them: both must be trusted.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> dispatcher = td.service.DispatchServer()
+    >>> config = td.service.WorkerConfig(dispatcher_address=dispatcher.target.split("://")[1])
+    >>> worker = td.service.WorkerServer(config)
+    >>> number = td.service.register_dataset(dispatcher.target, td.Dataset.range(3))
+    >>> [int(x) for x in td.service.from_dataset_id("distributed_epoch", dispatcher.target, number)]
+    [0, 1, 2]
+    """
+    target = check_service(service)
+    check_compression(compression)
+    check_is(dataset, Dataset, "dataset must be a Dataset")
+    if dataset_id is not None:
+        check_is(dataset_id, str, "dataset_id must be a str")
+    return registered(target, dataset, dataset_id)
+
+
+def from_dataset_id(  # noqa: PLR0917 - tf.data's signature
+    processing_mode: ShardingPolicy | str,
+    service: str | tuple[str, str],
+    dataset_id: str,
+    element_spec: Any = None,  # noqa: ARG001 - tf.data's signature
+    job_name: str | None = None,
+    consumer_index: int | None = None,
+    num_consumers: int | None = None,
+    max_outstanding_requests: int | None = None,
+    data_transfer_protocol: str | None = None,
+    cross_trainer_cache: CrossTrainerCache | None = None,
+    target_workers: str = "AUTO",
+    *,
+    copies: int | None = None,
+) -> Dataset:
+    """Read a dataset that `register_dataset` gave to a service.
+
+    Parameters
+    ----------
+    processing_mode, service
+        As for `distribute`.
+    dataset_id : str
+        The id that `register_dataset` returned.
+    element_spec : nest of ArraySpec, optional
+        For tf.data's sake: the dataset tells it.
+    job_name, consumer_index, num_consumers, max_outstanding_requests, data_transfer_protocol
+        As for `distribute`.
+    cross_trainer_cache, target_workers, copies
+        As for `distribute`.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    FileNotFoundError
+        No dataset of this id is registered.
+    ConnectionError
+        No dispatcher answers there.
+    TypeError, ValueError
+        As for `distribute`.
+    """
+    apply = distribute(
+        processing_mode,
+        service,
+        job_name,
+        consumer_index,
+        num_consumers,
+        max_outstanding_requests,
+        data_transfer_protocol,
+        "AUTO",
+        cross_trainer_cache,
+        target_workers,
+        copies=copies,
+    )
+    check_is(dataset_id, str, "dataset_id must be what register_dataset returned, a str")
+    return apply(fetched(check_service(service), dataset_id))
