@@ -19,7 +19,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 # Whoever is free takes tests of the others: some take a minute, most a millisecond.
 PYTEST := python -m pytest --numprocesses $(PROCESSES) --dist worksteal
-BENCHMARKS := transport_large transport_small jpeg startup tables inprocess overhead robustness loading snapshot_reading snapshot_epochs reading parsing watch bottlenecks service_scale
+BENCHMARKS := transport_large transport_small jpeg startup tables inprocess overhead robustness loading snapshot_reading snapshot_epochs reading parsing watch bottlenecks service service_scale
 FRAMEWORKS := tests/torch tests/bridges tests/services
 # Tests with bounds in seconds, of what waits for what, and of the last descriptors: nothing else runs beside them.
 ALONE := tests/cli/test_inspect.py tests/laws/test_closing.py tests/laws/test_descriptors.py \
