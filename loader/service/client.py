@@ -146,10 +146,10 @@ class DispatcherClient:
         """Tell how many agents an engine is to keep; None: as many as trainers need."""
         self._call("scale", agents=agents)
 
-    def needs(self, cores: int) -> tuple[int, bool, tuple[str, ...]]:
-        """Return how many agents of so many cores are needed, whether that is fixed, and which have seats or jobs."""
+    def needs(self, cores: int) -> tuple[int, bool, tuple[str, ...], tuple[str, ...]]:
+        """Return how many agents are needed, whether that is fixed, which have seats or jobs, and which are there."""
         fields, _ = self._call("needs", cores=cores)
-        return fields["agents"], fields["fixed"], tuple(fields["busy"])
+        return fields["agents"], fields["fixed"], tuple(fields["busy"]), tuple(fields["there"])
 
     def status(self) -> dict[str, Any]:
         """Return all that the dispatcher knows, as JSON."""

@@ -37,7 +37,7 @@ class DispatcherConfig:
     job_gc_timeout_ms : int, optional
         The time without consumers after which a job is forgotten; by default five minutes, and -1 means never.
     worker_timeout_ms : int, optional
-        The time without a heartbeat after which a worker is gone; by default 15 s. One whose connection ends is gone
+        The time without a heartbeat after which a worker is gone; by default 36 s. One whose connection ends is gone
         at once.
     worker_max_concurrent_snapshots : int
         Taken and ignored: snapshots are not written by a dispatcher here.
@@ -93,7 +93,7 @@ class WorkerConfig:
     protocol : {None, "grpc", "grpc+local", "tcp"}
         A name of tf.data's; there is one protocol here, over TCP, which each of them means.
     heartbeat_interval_ms : int, optional
-        The time between heartbeats; by default 5 s. What happens is known at once all the same.
+        The time between heartbeats; by default 12 s. What happens is known at once all the same.
     dispatcher_timeout_ms : int, optional
         The time that a dispatcher is looked for, at the start and when it is gone; by default an hour.
     data_transfer_protocol, data_transfer_address : str, optional

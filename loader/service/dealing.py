@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from tundish.loader.service.dispatcher import AgentHeard
 
 if TYPE_CHECKING:
     from tundish.loader.service.credentials import Address
-    from tundish.loader.service.dispatcher import (
-        AgentHeard,
-        DispatcherState,
-        TrainerHeard,
-    )
+    from tundish.loader.service.dispatcher import DispatcherState, TrainerHeard
 
 
 def shares(wanted: Mapping[str, int], seats: int) -> dict[str, int]:
@@ -58,12 +57,17 @@ def shares(wanted: Mapping[str, int], seats: int) -> dict[str, int]:
     return found
 
 
-def deal(state: DispatcherState) -> dict[str, tuple[Address, ...]]:
+def deal(
+    state: DispatcherState, *, trusting: bool = False, gone: Collection[Address] = ()
+) -> dict[str, tuple[Address, ...]]:
     """Return each trainer's seats, as the addresses of agents, one a seat.
 
     Trainers get seats only from agents of their own versions. Those that take seats of their own host alone are
-    dealt first, from that host.
+    dealt first, from that host. `trusting` is for a dispatcher that has just begun: an agent of which trainers say that they
+    have seats there is taken to be there, since it has perhaps not said itself yet; not so those that are `gone`.
     """
+    if trusting:
+        state = replace(state, agents={**_said_by_trainers(state, gone), **state.agents})
     found: dict[str, tuple[Address, ...]] = dict.fromkeys(state.trainers, ())
     load: Counter[Address] = Counter()
     near = [t for t in state.trainers.values() if t.near]
@@ -76,6 +80,24 @@ def deal(state: DispatcherState) -> dict[str, tuple[Address, ...]]:
         agents = [a for a in state.agents.values() if a.versions == versions]
         found.update(_deal_group(agents, [t for t in far if t.versions == versions], load))
     return found
+
+
+def _said_by_trainers(state: DispatcherState, gone: Collection[Address]) -> dict[str, AgentHeard]:
+    """Return the agents that only trainers know, with as many cores as they have seats there."""
+    known = {*gone, *(agent.address for agent in state.agents.values())}
+    cores: Counter[Address] = Counter()
+    by: dict[Address, TrainerHeard] = {}
+    for trainer in state.trainers.values():
+        for address in trainer.held:
+            if address not in known:
+                cores[address] += 1
+                by[address] = trainer
+    return {
+        f"{address}": AgentHeard(
+            f"{address}", address, count, 0.0, by[address].host, by[address].versions
+        )
+        for address, count in cores.items()
+    }
 
 
 def _deal_group(

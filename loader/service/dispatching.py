@@ -31,6 +31,12 @@ _LONGEST_S = 30.0
 _COALESCED_S = 0.02
 """Seats are dealt anew so long after a change: many agents start at once, and many trainers."""
 
+_RETURN_S = 1.0
+"""Who spoke by a connection that has ended has so long to speak by another; its caller dials anew at once."""
+
+_SETTLED_S = 5.0
+"""A dispatcher that has begun takes nobody's seats away for so long: agents dial it anew within a second or two."""
+
 _LOOK_S = 1.0
 """Between looks for agents that are silent."""
 
@@ -49,7 +55,7 @@ class Patience:
         Between looks for such jobs.
     """
 
-    agent_s: float = 15.0
+    agent_s: float = 36.0
     job_s: float | None = 300.0
     check_s: float = 600.0
 
@@ -88,9 +94,12 @@ class Dispatching:
         self.state = pure.restore(journal.entries, clock())
         payloads.only(each.digest for each in self.state.datasets.values())
         self._speakers: dict[pure.Entry, int] = {}  # what happens when a connection ends
+        self._leaving: dict[pure.Entry, float] = {}  # and when it is to happen
         self._parking = Parking()
         self._failed: dict[str, str] = {}
         self._deal_at: float | None = None
+        self._settled_at = clock() + _SETTLED_S
+        self._gone: set[Address] = set()  # of agents, until then
         self._collect_at = clock() + patience.check_s
         self._next = clock()
 
@@ -114,9 +123,18 @@ class Dispatching:
             raise ValueError(f"a call {request['do']!r} with wrong fields: {error!r}") from error
 
     def left(self, caller: int) -> None:
-        """Take note that a connection has ended, and that who spoke by it has left."""
+        """Take note that a connection has ended; who spoke by it has left, unless there soon is another."""
         self._parking.drop(caller)
-        self._happen([entry for entry, speaker in self._speakers.items() if speaker == caller])
+        due = self._clock() + _RETURN_S
+        for entry, speaker in self._speakers.items():
+            if speaker == caller:
+                self._leaving[entry] = due
+                self._by(due)
+
+    def _speaks(self, caller: int, left: pure.Entry) -> None:
+        """Take note that who may leave is there, and speaks by a connection."""
+        self._speakers[left] = caller
+        self._leaving.pop(left, None)
 
     def _heartbeat(self, request: Fields, _: list[bytes], caller: int) -> Answer | Later:
         name, address = str(request["name"]), _address(request["address"])
@@ -129,7 +147,7 @@ class Dispatching:
         }
         cores, host = int(request["cores"]), str(request.get("host", ""))
         versions, now = _versions(request), self._clock()
-        self._speakers[pure.AgentLeft(name)] = caller
+        self._speaks(caller, pure.AgentLeft(name))
         heard = pure.AgentHeard(name, address, cores, now, host, versions, told, serves)
         self._happen([heard])
         for job, why in request.get("failed", {}).items():
@@ -197,9 +215,9 @@ class Dispatching:
         held = known.held if known is not None else tuple(map(_address, request.get("held", ())))
         wanted, near = int(request["wanted"]), bool(request.get("near"))
         host, versions = str(request.get("host", "")), _versions(request)
-        self._speakers[pure.TrainerLeft(name)] = caller
+        self._speaks(caller, pure.TrainerLeft(name))
         self._happen([pure.TrainerHeard(name, wanted, held, host, versions, near)])
-        if self._deal_at is not None:
+        if self._deal_at is not None and self._deal_at <= self._clock() + _COALESCED_S:
             self._deal()
 
         def seats() -> Fields:
@@ -240,7 +258,8 @@ class Dispatching:
         taken = {seat for trainer in self.state.trainers.values() for seat in trainer.held}
         busy = [a.name for a in self.agents() if a.serves or a.address in taken]
         needed = pure.agents_needed(self.state, int(request["cores"]))
-        return {"agents": needed, "fixed": self.state.wanted is not None, "busy": busy}, []
+        fixed, there = self.state.wanted is not None, [agent.name for agent in self.agents()]
+        return {"agents": needed, "fixed": fixed, "busy": busy, "there": there}, []
 
     def _agents(self, _: Fields, __: list[bytes], ___: int) -> Answer:
         return {"agents": [list(each.address) for each in self.agents()]}, []
@@ -278,7 +297,9 @@ class Dispatching:
                 for job in entry.serves:
                     self._settle("job", job)
             case pure.AgentLeft():
-                self._speakers.pop(entry, None)
+                self._forget(entry)
+                if entry.name in before.agents and self._clock() < self._settled_at:
+                    self._gone.add(before.agents[entry.name].address)
                 self._deal_soon()
                 self._place_again()
             case pure.TrainerHeard():
@@ -286,7 +307,7 @@ class Dispatching:
                 if trainer is None or (trainer.wanted, trainer.near) != (entry.wanted, entry.near):
                     self._deal_soon()
             case pure.TrainerLeft():
-                self._speakers.pop(entry, None)
+                self._forget(entry)
                 self._deal_soon()
             case pure.JobPlaced():
                 self._settle("job", entry.name)
@@ -301,6 +322,10 @@ class Dispatching:
                     if name in before.trainers and before.trainers[name].held != seats:
                         self._settle("trainer", name)
 
+    def _forget(self, left: pure.Entry) -> None:
+        self._speakers.pop(left, None)
+        self._leaving.pop(left, None)
+
     def _place_again(self) -> None:
         """Ask an agent to serve the jobs that are waited for, when one has come or gone."""
         for job in self.state.jobs:
@@ -308,13 +333,15 @@ class Dispatching:
                 self._happen(pure.place(self.state, job))
 
     def _deal_soon(self) -> None:
-        if self._deal_at is None:
-            self._deal_at = self._clock() + _COALESCED_S
-            self._by(self._deal_at)
+        due = self._clock() + _COALESCED_S
+        if self._deal_at is None or due < self._deal_at:
+            self._deal_at = due
+            self._by(due)
 
     def _deal(self) -> None:
-        self._deal_at = None
-        self._happen([pure.SeatsDealt(deal(self.state))])
+        trusting = self._clock() < self._settled_at
+        self._deal_at = self._settled_at if trusting else None
+        self._happen([pure.SeatsDealt(deal(self.state, trusting=trusting, gone=self._gone))])
 
     # -- time -------------------------------------------------------------------------------------
 
@@ -362,12 +389,14 @@ class Dispatching:
         self._next = now + _LOOK_S
         if self._deal_at is not None and now >= self._deal_at:
             self._deal()
+        self._happen([entry for entry, due in self._leaving.items() if now >= due])
         self._happen(pure.silent(self.state, now, self._patience.agent_s))
         self._parking.settle_due(now)
         if now >= self._collect_at:
             self._collect_at = now + self._patience.check_s
             self._happen(pure.unused(self.state, now, self._patience.job_s))
         due = [self._parking.due(), self._deal_at, self._collect_at, now + _LOOK_S]
+        due += self._leaving.values()
         self._next = min(each for each in due if each is not None)
         return max(0.0, self._next - now)
 

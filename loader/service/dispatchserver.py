@@ -39,7 +39,7 @@ class DispatcherCalls(Calls):
         journal = open_journal(config.work_dir or "") if config.fault_tolerant_mode else NoJournal()
         gc_ms = config.job_gc_timeout_ms
         patience = Patience(
-            agent_s=seconds(config.worker_timeout_ms, 15.0),
+            agent_s=seconds(config.worker_timeout_ms, 36.0),
             job_s=None if gc_ms is not None and gc_ms < 0 else seconds(gc_ms, 300.0),
             check_s=seconds(config.job_gc_check_interval_ms, 600.0),
         )

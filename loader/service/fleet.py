@@ -26,11 +26,12 @@ _LOOK_S = 1.0
 
 @dataclass(frozen=True)
 class Needs:
-    """The agents that are needed: how many, whether that is fixed or follows trainers, and which have seats or jobs."""
+    """The agents that are needed: how many, whether that is fixed or follows trainers; which have seats or jobs, and which are there."""
 
     agents: int = 0
     fixed: bool = True
     busy: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
 
 
 class Keeper:
@@ -82,6 +83,7 @@ class Keeper:
     def _look(self) -> None:
         """Start what is missing, stop what is too much, and wait for news."""
         needs, now = self._ask(), time.monotonic()
+        self._roster.joined(needs.joined)
         missing = self._roster.lacking(needs.agents, now)
         if missing:
             self._roster.begun(self._engine.start(self._order, missing), now)

@@ -57,7 +57,7 @@ class Joining:
         agent: dict[str, Any],
         host_job: HostJob,
         *,
-        interval_s: float = 5.0,
+        interval_s: float = 12.0,
         patience_s: float = 3600.0,
         ended: Callable[[], object] = lambda: None,
     ) -> None:

@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 IDLE_S = 60.0
 """Agents that trainers do not need any more are kept for so long."""
 
-_QUICK_S = 5.0
-"""An agent that ends so soon after its start has most likely not begun at all."""
-
 _REST_S = (0.2, 30.0)
-"""Before the next start after one such end, and at most."""
+"""Before the next start, when an agent has ended that never joined; and at most, after many."""
 
 
 @dataclass
@@ -26,7 +23,8 @@ class AgentRoster:
     """
 
     started: dict[str, float] = field(default_factory=dict)
-    _quick: int = 0
+    _joined: set[str] = field(default_factory=set)
+    _failed: int = 0
     _not_before: float = 0.0
     _needed: list[tuple[float, int]] = field(default_factory=list)
 
@@ -34,14 +32,20 @@ class AgentRoster:
         """Take note of agents that were started, or found."""
         self.started.update(dict.fromkeys(names, now))
 
+    def joined(self, names: Collection[str]) -> None:
+        """Take note of the agents that the dispatcher knows."""
+        self._joined.update(name for name in names if name in self.started)
+        if self._joined:
+            self._failed = 0
+
     def ended(self, names: Collection[str], now: float) -> None:
-        """Take note of agents that ended by themselves; those that end at once delay the next ones."""
-        gone = [self.started.pop(name) for name in names if name in self.started]
-        if any(now - began < _QUICK_S for began in gone):
-            rest_s = min(_REST_S[0] * 2**self._quick, _REST_S[1])
-            self._quick, self._not_before = self._quick + 1, now + rest_s
-        elif gone:
-            self._quick = 0
+        """Take note of agents that ended by themselves; those that never joined delay the next ones."""
+        for name in names:
+            joined = name in self._joined
+            self._joined.discard(name)
+            if self.started.pop(name, None) is not None and not joined:
+                rest_s = min(_REST_S[0] * 2**self._failed, _REST_S[1])
+                self._failed, self._not_before = self._failed + 1, now + rest_s
 
     def lacking(self, needed: int, now: float) -> int:
         """Return how many agents to start."""
@@ -62,4 +66,5 @@ class AgentRoster:
         stop = order[: max(0, len(self.started) - most)]
         for name in stop:
             del self.started[name]
+            self._joined.discard(name)
         return stop

@@ -106,7 +106,7 @@ class WorkerServer:
                 "host": machine,
             },
             self._host_job or host_here(running.address[0], credentials),
-            interval_s=seconds(config.heartbeat_interval_ms, 5.0),
+            interval_s=seconds(config.heartbeat_interval_ms, 12.0),
             patience_s=seconds(config.dispatcher_timeout_ms, 3600.0),
             ended=running.stop,
         )

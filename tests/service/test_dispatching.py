@@ -175,9 +175,23 @@ class TestHeartbeats:
         bench.agent("a", 1)
         bench.agent("a", 2)
         bench.it.left(1)
+        bench.pass_time(1.1)
         assert bench.it.agents()
         bench.it.left(2)
+        assert bench.it.agents(), "it may dial anew"
+        bench.pass_time(1.1)
         assert not bench.it.agents()
+
+    def test_one_that_dials_anew_at_once_has_not_left(self, bench: Bench) -> None:
+        bench.agent("a", 1)
+        TestSeats().ask(bench, "t", 5, 1)
+        assert TestSeats().ask(bench, "t", 5, 1, known=[["a", 1]], wait_s=30.0) is None
+        bench.it.left(1)
+        bench.pass_time(0.9)
+        bench.agent("a", 2)
+        bench.pass_time(9.0)
+        assert bench.it.agents()
+        assert not bench.answers, "the seats stayed"
 
     def test_members(self) -> None:
         bench = Bench(members=("b:7", "a", "c:%port%", "[::1]:9"))
@@ -204,7 +218,7 @@ class TestSeats:
         known = [["a", 1], ["b", 1], ["a", 1], ["b", 1]]
         assert self.ask(bench, "t", 5, 4, known=known, wait_s=30.0) is None
         bench.it.left(2)
-        bench.pass_time(0.03)
+        bench.pass_time(1.03)
         assert bench.heard(5) == {"seats": [["a", 1], ["a", 1]]}
 
     def test_are_dealt_to_all_who_want_some(self, bench: Bench) -> None:
@@ -215,7 +229,7 @@ class TestSeats:
         assert len(bench.heard(5)["seats"]) == 4
         assert self.ask(bench, "t", 5, 8, known=[["a", 1]] * 4, wait_s=30.0) is None
         bench.it.left(6)
-        bench.pass_time(0.03)
+        bench.pass_time(1.03)
         assert len(bench.heard(5)["seats"]) == 8
 
     def test_are_the_same_after_a_restart(self, kept: Bench) -> None:
@@ -228,6 +242,21 @@ class TestSeats:
             bench.agent(name, caller)
         for name in ("v", "t", "u"):
             assert self.ask(bench, name, 9, 2, held=seats[name])["seats"] == seats[name]
+
+    def test_are_kept_until_agents_have_had_time_to_come_back(self, bench: Bench) -> None:
+        held = [["a", 1], ["a", 1], ["b", 1]]
+        assert self.ask(bench, "t", 5, 4, held=held)["seats"] == held
+        assert self.ask(bench, "u", 6, 2, held=[["c", 1]])["seats"] == [["c", 1]]
+        assert self.ask(bench, "t", 5, 4, held=held, known=held, wait_s=30.0) is None
+        bench.agent("b", 1, cores=3)
+        bench.pass_time(0.03)
+        assert bench.heard(5)["seats"] == [*held, ["b", 1]]
+        assert self.ask(bench, "t", 5, 4, known=[*held, ["b", 1]], wait_s=30.0) is None
+        bench.pass_time(4.9)
+        assert not bench.answers
+        bench.pass_time(0.2)
+        assert bench.heard(5)["seats"] == [["b", 1], ["b", 1]], "a did not come back"
+        assert self.ask(bench, "u", 6, 2)["seats"] == [["b", 1]]
 
     def test_are_not_told_when_the_time_is_up_as_news(self, bench: Bench) -> None:
         self.ask(bench, "t", 5, 4)
@@ -261,6 +290,7 @@ class TestJobs:
         bench.job(wait_s=20.0)
         assert not bench.heard(1)["start"][0]["again"]
         bench.it.left(1)
+        bench.pass_time(1.1)
         assert bench.heard(2)["start"][0]["again"], "it may have been served"
 
     def test_one_that_cannot_be_started(self, bench: Bench) -> None:
@@ -394,8 +424,9 @@ def test_agents_trainers_and_consumers_at_random(seed: int) -> None:
         assert set(bench.answers) <= waiting
         waiting -= set(bench.answers)
         bench.answers.clear()
-    bench.pass_time(40.0)
+    bench.pass_time(50.0)
     assert not bench.answers
+    assert not bench.it._leaving
     assert bench.it._parking.due() is None
     assert not bench.it._speakers
     assert not bench.it.state.agents

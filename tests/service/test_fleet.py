@@ -138,6 +138,8 @@ def test_agents_are_kept_at_random(seed: int) -> None:
         if running and rng.random() < 0.05:
             gone = rng.choice(sorted(running))
             running.discard(gone)
+            joined = running if rng.random() < 0.8 else set[str]()
+            roster.joined(joined)
             roster.ended([gone], now)
             last_change = now
         count = roster.lacking(needed, now)
@@ -165,6 +167,15 @@ def test_agents_that_end_at_once_are_started_ever_more_rarely() -> None:
         now += roster.rest_s(now, 1.0)
     assert len(starts) < 13
     assert starts[1] < 0.5
+
+
+def test_an_agent_that_has_joined_is_replaced_at_once() -> None:
+    roster, now = AgentRoster(), 0.0
+    for k in range(20):
+        assert roster.lacking(1, now) == 1
+        roster.begun([f"a{k}"], now)
+        roster.joined([f"a{k}", "another's"])
+        roster.ended([f"a{k}"], now)
 
 
 def test_idle_and_new_agents_are_stopped_first() -> None:

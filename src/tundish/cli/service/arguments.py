@@ -91,7 +91,7 @@ def _dispatcher(dispatcher: argparse.ArgumentParser) -> None:
         "--worker-timeout-ms",
         type=_from(0, "milliseconds"),
         metavar="MS",
-        help="a worker that says nothing for so long is gone (default: 15 s)",
+        help="a worker that says nothing for so long is gone (default: 36 s)",
     )
 
 
@@ -128,7 +128,7 @@ def _worker(worker: argparse.ArgumentParser) -> None:
         "--heartbeat-interval-ms",
         type=_from(0, "milliseconds"),
         metavar="MS",
-        help="between heartbeats (default: 5 s)",
+        help="between heartbeats (default: 12 s)",
     )
     worker.add_argument(
         "--dispatcher-timeout-ms",

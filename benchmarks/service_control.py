@@ -1,0 +1,232 @@
+"""The dispatcher: what a call costs, how fast it is back after a kill, and an agent replaced.
+
+Prints one line a measurement with its target, and with ``--json`` all of them. Everything runs on this machine by loopback; an
+agent and the dispatcher are processes, the trainer is this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.service.calling import Later
+from tundish.loader.service.client import DispatcherClient
+from tundish.loader.service.datasets import DatasetsInMemory
+from tundish.loader.service.dispatching import Dispatching, Patience
+from tundish.loader.service.journal import LocalJournal, NoJournal
+from tundish.loader.service.localengine import LocalEngine, local_fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AGENTS, TRAINERS = 1000, 256
+BOUND_S = 30.0
+
+
+def until(done: Callable[[], Any]) -> float:
+    """Wait for a condition; return the seconds that it took."""
+    began = time.perf_counter()
+    while not done():
+        if time.perf_counter() - began > BOUND_S:
+            raise TimeoutError("a measurement that came to no end")
+        time.sleep(0.001)
+    return time.perf_counter() - began
+
+
+def journal() -> dict[str, float]:
+    """The cost of an entry, with its fsync, and of a bare fsync of as many bytes on the same disk."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        it = LocalJournal(Path(folder) / "journal")
+        entry = {"entry": "job", "name": "train", "dataset": "x" * 32, "kind": "shared"}
+        taken, bare = [], []
+        descriptor = os.open(Path(folder) / "bare", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for _ in range(200):
+            began = time.perf_counter()
+            it.append(entry)
+            between = time.perf_counter()
+            os.write(descriptor, b"x" * 120)
+            os.fsync(descriptor)
+            taken.append(between - began)
+            bare.append(time.perf_counter() - between)
+        os.close(descriptor)
+        it.close()
+        began = time.perf_counter()
+        LocalJournal(Path(folder) / "journal").close()
+        opened = time.perf_counter() - began
+    return {
+        "journal_entry_ms": statistics.median(taken) * 1e3,
+        "bare_fsync_ms": statistics.median(bare) * 1e3,
+        "journal_of_200_opened_ms": opened * 1e3,
+    }
+
+
+def control() -> dict[str, float]:
+    """The dispatcher's CPU for its calls with many agents and trainers, without sockets."""
+    now = 0.0
+    it = Dispatching(NoJournal(), DatasetsInMemory(), Patience(), clock=lambda: now)
+
+    def beat(k: int) -> None:
+        address = [f"10.0.{k // 250}.{k % 250}", 5051]
+        found = it.handle(
+            {"do": "heartbeat", "name": f"a{k}", "address": address, "cores": 1, "wait_s": 12.0},
+            [],
+            k,
+        )
+        assert isinstance(found, Later)
+
+    def ask(k: int, known: Any) -> Any:
+        fields = {"do": "seats", "name": f"t{k}", "wanted": 4, "known": known, "wait_s": 30.0}
+        return it.handle(fields, [], AGENTS + k)
+
+    began = time.process_time()
+    for k in range(AGENTS):
+        beat(k)
+    joined = time.process_time() - began
+    began = time.process_time()
+    for k in range(TRAINERS):
+        ask(k, None)
+    dealt = time.process_time() - began
+    it.tick()
+    began = time.process_time()
+    now = 12.1
+    it.tick()  # all heartbeats are answered
+    for k in range(AGENTS):
+        beat(k)
+    beats = time.process_time() - began
+    began = time.process_time()
+    it.left(7)
+    now += 1.1
+    it.tick()  # it has not come back
+    now += 0.1
+    it.tick()  # seats are dealt anew
+    redealt = time.process_time() - began
+    return {
+        "join_us": joined / AGENTS * 1e6,
+        "seats_asked_us": dealt / TRAINERS * 1e6,
+        "heartbeat_us": beats / AGENTS * 1e6,
+        "one_agent_lost_ms": redealt * 1e3,
+        "calls_a_second": AGENTS / 12.0 + TRAINERS / 30.0,
+    }
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def dispatcher(stack: ExitStack, port: int, folder: str) -> subprocess.Popen[str]:
+    """A dispatcher as a process, started as a supervisor would: not waited for."""
+    command = [sys.executable, "-m", "tundish", "service", "dispatcher"]
+    command += [f"--port={port}", f"--work-dir={folder}"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+    return process
+
+
+def back(rounds: int) -> dict[str, float]:
+    """SIGKILL of the dispatcher until its successor, started at once, answers with all agents, datasets and seats."""
+    from tundish.loader.service.engine import AgentOrder
+
+    times, looks = [], []
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        port = free_port()
+        target = f"tcp://127.0.0.1:{port}"
+        process = dispatcher(stack, port, folder)
+        engine = LocalEngine()
+        stack.callback(engine.close)
+        names = engine.start(AgentOrder(target), 2)
+        stack.callback(lambda: engine.stop(names))
+        client = stack.enter_context(DispatcherClient(target))
+        until(lambda: len(client.agents()) == 2)
+        for k in range(1000):
+            client.register(f"d{k}", b"x")
+        places = client.places(2)
+        stack.callback(places.close)
+        until(lambda: len(places.addresses()) == 2)
+
+        def look() -> bool:
+            began = time.perf_counter()
+            same = len(places.addresses()) == 2
+            looks.append(time.perf_counter() - began)
+            assert same, "a trainer keeps its seats while the dispatcher is gone"
+            return same
+
+        def whole() -> bool:
+            look()
+            if len(client.agents()) < 2:
+                return False
+            status = client.status()
+            return (
+                len(status["agents"]) == 2
+                and len(status["datasets"]) == 1000
+                and [len(each["seats"]) for each in status["trainers"]] == [2]
+            )
+
+        for _ in range(rounds):
+            os.kill(process.pid, signal.SIGKILL)
+            began = time.perf_counter()
+            process.wait()
+            process = dispatcher(stack, port, folder)
+            until(whole)
+            times.append(time.perf_counter() - began)
+    return {
+        "dispatcher_back_s": statistics.median(times),
+        "dispatcher_back_worst_s": max(times),
+        "look_at_seats_worst_ms": max(looks) * 1e3,
+    }
+
+
+def replaced(rounds: int) -> dict[str, float]:
+    """SIGKILL of an agent until another is there."""
+    import psutil
+
+    times = []
+    with local_fleet(2) as fleet, DispatcherClient(fleet.target) as client:
+        fleet.wait(2)
+        for _ in range(rounds):
+            before = {each["name"] for each in client.status()["agents"]}
+            children = psutil.Process().children()
+            victims = [c for c in children if any("agentprocess" in part for part in c.cmdline())]
+            victims[0].kill()
+
+            def there(before: set[str] = before) -> bool:
+                now = {each["name"] for each in client.status()["agents"]}
+                return len(now) == 2 and now != before
+
+            times.append(until(there))
+    return {"agent_replaced_s": statistics.median(times), "agent_replaced_worst_s": max(times)}
+
+
+TARGETS = {"dispatcher_back_worst_s": 2.0, "agent_replaced_worst_s": 3.0}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", metavar="FILE")
+    given = parser.parse_args()
+    found = {**journal(), **control(), **back(given.rounds), **replaced(given.rounds)}
+    for name, value in found.items():
+        target = f"   (target: < {TARGETS[name]:g})" if name in TARGETS else ""
+        print(f"{name:28} {value:10.3f}{target}")
+    if given.json:
+        Path(given.json).write_text(json.dumps(found, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
