@@ -43,7 +43,7 @@ class CollateError(SpecError, RuntimeError):
     Parameters
     ----------
     what : {"shape", "length", "dtype"}
-        What differs.
+        The property that differs.
     position : int
         The element in the batch that differs from its first one.
     field : str

@@ -1,4 +1,4 @@
-"""`DataLoader`: torch's loader on numpy alone, on workers that do not show."""
+"""`DataLoader`: torch's loader on numpy alone, with this library's workers."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class DistributedSampler(Sampler[int]):
     num_samples : int
         How many this process has an epoch: as many as each other.
     total_size : int
-        How many all have together.
+        The number of samples of all processes together.
 
     Raises
     ------

@@ -39,7 +39,7 @@ class Recipe:
     workers : int
         The number of workers; 0 for the caller's process.
     rng_compat : {"batch", "torch"}
-        How global generators are seeded.
+        The rule by which global generators are seeded.
     globals : {"ship", "error", "ignore"}
         What to do about globals that were changed at run time.
     collate_types : list of (type or tuple of types, callable)

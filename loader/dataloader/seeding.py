@@ -114,7 +114,7 @@ def borrowed() -> Iterator[None]:
 
 
 def _do_nothing() -> None:
-    """Cancel nothing."""
+    """Do nothing: torch had been imported before, so there is nothing to cancel."""
 
 
 def foreseen(sampler: Any, generator: Any, default: Any, base_seed: int | None) -> dict[str, Any]:

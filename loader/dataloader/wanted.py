@@ -127,7 +127,7 @@ class BatchStage(Stage):
     owner : Coordinator
         The coordinator, which hands them out.
     tasks : BatchTasks
-        How its blocks are computed.
+        The tasks that compute its blocks.
     meter : StageMeter
         Counts the batches as they are made.
     window : int

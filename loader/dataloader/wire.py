@@ -230,7 +230,7 @@ def write_batch(packed: PackedBatch, memory: SlotMemory) -> tuple[bytes, bool]:
     Raises
     ------
     NeedsMore
-        With the number of bytes that the slot needs.
+        The slot is too small; the error has the number of bytes that are needed.
     """
     low, high = memory.address, memory.address + memory.used
     places: list[int | None] = []

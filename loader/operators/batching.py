@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Batch(Batching, Unary):
-    """Runs of `size` elements, stacked."""
+    """Batches of `size` consecutive elements, stacked."""
 
     size: int
     drop_remainder: bool

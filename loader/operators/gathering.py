@@ -103,7 +103,7 @@ class Rule(Protocol):
         ...
 
     def put(self, values: Sequence[Any]) -> Any:
-        """Return the batch of elements that fit each other."""
+        """Return the batch of elements; `together` has checked that they fit each other."""
         ...
 
 

@@ -257,7 +257,7 @@ def _mapped(function: Callable[..., Any], label: str, hand: Callable[..., Any]) 
 def _swept(
     function: Callable[..., Any], start: int, step: int, dtype: Any, rng: ElementRng | None = None
 ) -> Sweep:
-    """Make a sweep whose frame keeps no reference to an element while others inspect it."""
+    """Return a sweep over numbers that keeps no reference to an element that it has yielded."""
     int64 = np.int64
 
     def sweep(refs: range, pass_: int, raw: list[Any]) -> Iterator[Any]:

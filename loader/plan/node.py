@@ -119,7 +119,7 @@ class Node:
 
     @property
     def seedless(self) -> bool:
-        """True if it draws from the seed that the iterator has drawn."""
+        """True if it has no seed of its own, so that its random numbers follow from the seed that each iterator draws."""
         return False
 
     def needs_replay(self, ref: Any) -> bool:

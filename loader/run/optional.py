@@ -35,7 +35,7 @@ class IteratorSpec:
 
     @property
     def value_type(self) -> type:
-        """The type of an iterator, whoever computes its elements: anything with ``next``."""
+        """The type of a value: `Iterator`. Other objects with ``next`` are compatible with the spec, too."""
         return Iterator
 
     @staticmethod

@@ -254,10 +254,10 @@ def _beside_others(costs: Costs, queued_s: float) -> Costs:
 
 
 def _handed(stats: Stats, plan: PlanView) -> int:
-    """Return how often rows would be sent separately.
+    """Return how many rows would cross between processes one by one, if stages were separate.
 
-    Sequentially read records come to the consumer, which knows the order; a generator's elements are
-    there already. If a function is called for each, rows are sent to workers once more, and back.
+    A record that a worker reads crosses once, to the consumer, which decides on the order; a generator's element is
+    there already. If a function is called with each, it crosses twice more: to a worker, and back.
     """
     told = {node.name: node for stage in stats.stages for node in stage.nodes}
     handed = rows = 0

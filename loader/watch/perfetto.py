@@ -60,7 +60,7 @@ def convert(lines: Iterable[str], write: Callable[[str], object]) -> Converted:
     Parameters
     ----------
     lines : iterable of str
-        Of a trace; lines that are torn are left out.
+        The lines of a trace; torn ones are left out.
     write : callable
         Takes the text, piece by piece.
 

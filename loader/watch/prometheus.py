@@ -35,9 +35,9 @@ class MetricsServer:
     Attributes
     ----------
     port : int
-        Where it listens.
+        The port at which it listens.
     url : str
-        What to scrape.
+        The address to scrape.
 
     Raises
     ------

@@ -83,7 +83,7 @@ class StageStats:
     nodes : tuple of NodeStats
         Its operators, the one next to the source first.
     where : {"workers", "consumer"}
-        Where it is computed.
+        The process that computes it.
     elements, dropped, errors : int
         Elements that left it, were dropped in it, and left it as errors. They are exact; at
         the end they do not depend on the number of workers, while before it they include elements that

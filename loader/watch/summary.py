@@ -211,7 +211,7 @@ class StatsAggregator:
         stats : Stats
             Its statistics since it was made.
         prefix, counter_prefix : str
-            Those of its `StatsOptions`: datasets with different ones are kept apart.
+            The prefixes in its `StatsOptions`: datasets with different ones are kept apart.
         """
         with self._lock:
             if source not in self._done:

@@ -99,7 +99,7 @@ class StageMeter:
         Its nodes, the one next to the source first: name, True if it calls the user's function,
         True if it draws.
     where : {"workers", "consumer"}
-        Where it is computed.
+        The process that computes it.
 
     Attributes
     ----------

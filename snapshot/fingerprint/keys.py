@@ -126,7 +126,7 @@ _BY_VERSION = frozenset(
 
 
 class Walk(Protocol):
-    """The interface of a describer, for descriptions of a value's parts."""
+    """The interface through which the description of a value describes the value's parts."""
 
     @property
     def lenient(self) -> bool:

@@ -139,7 +139,7 @@ _NEVER = {
 
 @dataclass(frozen=True)
 class Coming:
-    """A name that is not there, now or for ever: every use of it says so."""
+    """The placeholder of a name of tf.data that does not exist here; any use of it raises an error with advice."""
 
     name: str
     instead: str
@@ -362,8 +362,8 @@ def shuffle_and_repeat(
 ) -> Apply:
     """``shuffle(buffer_size, seed).repeat(count)``, for `apply`.
 
-    The next pass's window fills while this one's is emptied in any case, and the passes stay
-    apart.
+    It is no faster than the two operators: a `shuffle` with a `repeat` after it always begins to fill its window
+    for the next pass before this pass has ended. No element moves from one pass to another.
     """
     return lambda ds: ds.shuffle(buffer_size, seed).repeat(count)
 

@@ -59,9 +59,9 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
         Parameters
         ----------
         directory : path
-            Of this item in the checkpoint.
+            The folder of this item in the checkpoint.
         args : CheckpointSave
-            Whose state.
+            The object whose state is saved.
         """
         name = _file(jax.process_index(), jax.process_count())
         (directory / name).write_text(json.dumps(args.item.state_dict()))
@@ -72,9 +72,9 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
         Parameters
         ----------
         directory : path
-            Of this item in the checkpoint.
+            The folder of this item in the checkpoint.
         args : CheckpointRestore, optional
-            Which iterator.
+            The iterator that takes the state.
 
         Returns
         -------
@@ -100,7 +100,7 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
 @ocp.args.register_with_handler(CheckpointHandler, for_save=True)
 @dataclass
 class CheckpointSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
-    """The thing to save: something with a ``state_dict``."""
+    """The object to save, which has a ``state_dict``."""
 
     item: Any
 

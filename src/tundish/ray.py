@@ -114,7 +114,7 @@ class SnapshotDatasource(Datasource):  # type: ignore[misc]
         Parameters
         ----------
         parallelism : int
-            How many tasks are wanted.
+            The number of tasks that are wanted.
         per_task_row_limit : int, optional
             At most so many rows of each task's blocks.
         data_context : ray.data.DataContext, optional

@@ -128,7 +128,7 @@ class DatasetSpec:
     Parameters
     ----------
     element_spec : nest of (ArraySpec or DatasetSpec), optional
-        Of its elements; None where it is not known: the dataset is empty, or begins with an error.
+        The spec of its elements; None if it is not known: the dataset is empty, or begins with an error.
 
     Examples
     --------

@@ -46,7 +46,7 @@ class Deaths:
         job : Job
             The task.
         how : Exit
-            How the worker ended.
+            The end of the worker: its exit code and last output.
         """
         tasks: Tasks = job.block.stage.tasks
         deaths = tasks.died(job)

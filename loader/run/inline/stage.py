@@ -176,7 +176,7 @@ class InlineStage:
         return chunk
 
     def _put_back(self, refs: Any, apart: int) -> None:
-        """Put refs back that were taken; the first `apart` of them then come separately."""
+        """Return refs to the input, which gives them again, the first `apart` of them one by one."""
         if type(self._up) is not RewindableRefs:
             self._up = RewindableRefs(self._up)
         self._up.put(refs, apart)

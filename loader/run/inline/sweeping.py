@@ -39,7 +39,7 @@ _CHUNK = 1024
 
 
 def compile_steps(top: Operator, context: Context) -> list[Steps] | None:
-    """Make the generators of a chain of plain maps and filters; None where it is not plain."""
+    """Return the generators for a chain of plain maps and filters; None if one of them is not plain."""
     if any(node.lenient for node in walk(top)):
         return None  # wherever it stands, what it skips and calls again is counted
     run = run_of(top)
@@ -73,24 +73,24 @@ def _timed(function: Callable[..., Any], sample: NodeTimes, own: list[float]) ->
 
 
 class SweptStage:
-    """The elements of plain maps and filters over positions.
+    """The stage of plain maps and filters over positions, run as a chain of generators.
 
     Parameters
     ----------
     up : Positions
-        Of `base`.
+        The positions that `base` gives.
     base : Operator
-        The source, or what chooses positions of it.
+        The source, or the operator that chooses positions of it.
     value : Value
         The evaluator of `base`.
     steps : list of Steps
-        What is done to its elements.
+        The generators through which its elements go, first to last.
     identity, pass_, context
         As for `InlineStage`.
     meter : StageMeter
-        Where it is counted.
+        The meter that counts its elements.
     closures : callable
-        Makes an `InlineStage` in its place, for a state that leaves out what came out of turn.
+        Makes the `InlineStage` that takes over when a state is loaded that leaves out elements.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ class Stage:
     tasks : Tasks
         What is done with its blocks.
     meter : StageMeter
-        Where it is counted.
+        The meter that counts its elements.
 
     Attributes
     ----------

@@ -52,7 +52,7 @@ class Message(NamedTuple):
     Attributes
     ----------
     kind : ControlKind
-        What the message means.
+        The meaning of the message.
     worker : int
         The number that the consumer gave to the worker.
     value : int

@@ -576,7 +576,7 @@ def prestart(threads: int, start: str | None, modules: Sequence[str]) -> None:
     threads, start
         As `launcher` and `start_method` have them.
     modules : sequence of str
-        What workers will need.
+        The modules that workers will need.
     """
     # Whoever needs it will hear of what went wrong.
     with contextlib.suppress(OSError, RuntimeError, ValueError), uninterrupted():

@@ -24,7 +24,7 @@ class MappedRange(NamedTuple):
     machine : str
         The machine on which it was mapped.
     device, inode, size : int
-        Of the file, when it was mapped.
+        The device, inode and size of the file when it was mapped.
     mode : str
         The mode of the mapping, ``r`` or ``r+``.
     offset, nbytes : int

@@ -193,7 +193,7 @@ def reduce_view(view: memoryview) -> tuple[Any, ...]:
     Parameters
     ----------
     view : memoryview
-        Of any format numpy knows, or `struct` by one letter; strides are not kept.
+        A view of any format that numpy or, for a single letter, `struct` knows; strides are not kept.
     """
     if len(view.format.lstrip("@")) == 1 and all(view.shape or ()):
         # As an array's memory: a pickle.PickleBuffer over a memoryview crashes the garbage collector.

@@ -71,7 +71,7 @@ class PendingElements:
             self.nbytes += sum([_nbytes(extra[row]) for row in range(first, stop)])
 
     def parts(self) -> tuple[Any, ...]:
-        """Return the parts for an `Order`: (block, first, stop, is it one batch), values and errors."""
+        """Return the parts for an `Order`: values, errors, and runs of rows as (block, first, stop, whether they are one batch)."""
         return tuple(self._parts)
 
 

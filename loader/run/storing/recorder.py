@@ -324,7 +324,7 @@ class Recorder:
         self._left = True
 
     def told(self) -> None:
-        """Raise an error of writing, once."""
+        """Raise the error with which writing failed, the first time that it is asked for."""
         error = self.error
         if error is not None and not getattr(error, "told", False):
             self.error = _Told(str(error))

@@ -57,7 +57,7 @@ def draw(plan: Outline, title: str, spec: str) -> str:
     Parameters
     ----------
     plan : Outline
-        What to draw.
+        The plan to draw.
     title, spec : str
         To be written above, and below.
 

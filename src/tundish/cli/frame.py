@@ -311,7 +311,7 @@ def clip(line: str, width: int) -> str:
     line : str
         Characters of one column each, and styles.
     width : int
-        How many columns.
+        The number of columns.
     """
     if _width(line) <= width:
         return line

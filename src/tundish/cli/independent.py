@@ -61,7 +61,7 @@ class Independent:
         that does a piece of work and tells how many items that were. That function may have an
         attribute ``counts``: a function that returns a dict of what is counted beside the items.
     count : int
-        How many processes.
+        The number of processes.
     environ : mapping, optional
         Environment variables in place of those that workers get.
     package : path, optional

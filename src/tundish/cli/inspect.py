@@ -34,7 +34,7 @@ def run(
         ``package.module:name`` or ``folder/file.py:name``: a `Dataset`, or a function without
         arguments that returns one.
     svg : str, optional
-        Where to put the drawing: of the plan, or of the verdict of a run.
+        The file for the drawing: of the plan, or of the verdict of a run.
     spec : bool
         Learn the elements' spec by running the plan on the first one.
     seconds : float, optional

@@ -43,7 +43,7 @@ class OutlineStep:
     stage : int
         Steps with the same number are computed together; 0: nothing is computed.
     place : str
-        Where it runs, and why.
+        The process that runs it, and the reason.
     inputs : tuple of OutlineStep
         The steps of its inputs.
     """

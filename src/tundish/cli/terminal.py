@@ -35,7 +35,7 @@ def bold(text: str) -> str:
 
 
 def dim(text: str) -> str:
-    """Return a text in pale, which may be overlooked."""
+    """Return a text in pale, for details."""
     return _styled("2", text)
 
 
@@ -77,7 +77,7 @@ class ProgressLine:
     total : int
         How many items there will be.
     unit : str
-        What they are called.
+        The name of what is counted.
     """
 
     def __init__(self, total: int, unit: str) -> None:

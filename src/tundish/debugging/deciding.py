@@ -138,7 +138,7 @@ class Asked:
     Parameters
     ----------
     path : str
-        Of the leaf in x.
+        The path of the leaf in x.
     sides : tuple of (name, value)
         What is shown: x, and y unless it is a number that stands in the condition.
     message : str
@@ -163,7 +163,7 @@ def compare(
     symbol, condition : str, callable
         The condition, for the message and for numpy.
     x, y : array, number or nest
-        What is compared.
+        The values to compare.
     told : tuple
         `message` and `summarize`, as they were given.
     """

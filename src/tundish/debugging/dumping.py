@@ -36,9 +36,9 @@ class DebugInfo:
     circular_buffer_size : int
         How many elements a process keeps; 0: all.
     op_regex : str or None
-        Of which nodes.
+        A pattern for the names of the nodes to dump.
     tensor_dtypes : tuple of str, callable or None
-        Of which leaves.
+        The dtypes of the leaves to dump.
     """
 
     dump_root: str

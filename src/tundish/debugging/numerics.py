@@ -186,7 +186,7 @@ class Health:
     Attributes
     ----------
     size : int
-        How many values there are.
+        The number of values.
     nan, pos_inf, neg_inf : int
         How many of them are nan, infinity, and minus infinity.
     """

@@ -26,12 +26,12 @@ class PlacementProbe:
     consumer : int
         The process of the iterator.
     ordering, joining, making : tuple of str
-        Operators of its plan: of which the consumer decides what comes when; that put together what others made, in
-        the same place; and the others.
+        The operators of its plan: those whose order the consumer decides, those that it puts together from what
+        others have made, and those that make elements.
     inner : bool
-        Whether the plan is that of a dataset which a function made.
+        True if the plan is that of a dataset which a function returned.
     told : set
-        What has been told.
+        The operators that have been logged, with the process and thread.
     """
 
     consumer: int = 0

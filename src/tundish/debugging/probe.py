@@ -70,7 +70,7 @@ class DumpProbe:
     plan : str
         The operators of the iterator whose elements it sees; known once it is bound to one.
     iterator : str
-        That iterator's name, of no other in the folder.
+        That iterator's name, unique within the folder.
     opened : Opened
         The files; those of all iterators of a process.
     """

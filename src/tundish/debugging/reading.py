@@ -36,11 +36,11 @@ class DumpedLeaf:
     shape : tuple of int
         Its shape.
     finite : bool or None
-        Of a floating leaf, whether all values are finite.
+        True if all values of a floating leaf are finite.
     size, nan, pos_inf, neg_inf : int or None
-        Of a floating leaf, how many values there are, and how many of them are not finite.
+        The number of values of a floating leaf, and how many of them are not finite.
     least, largest, mean : int, float or None
-        Of the finite values of a leaf of real numbers.
+        The least, largest and mean of the finite values of a leaf of real numbers.
     value : numpy.ndarray, numpy scalar, str, bytes or None
         The values.
     """
@@ -104,9 +104,9 @@ class DumpRecord:
     origin : str or None
         Which element, in words: ``"element 17 of pass 2"``; None for one that was delivered.
     iterator, plan : str
-        Of which iterator, and its operators.
+        The iterator's name, and its operators.
     process : DumpedProcess
-        Who computed it.
+        The process that computed it.
     leaves : tuple of DumpedLeaf
         The element.
     """
@@ -174,7 +174,7 @@ class Dump:
     records : tuple of DumpRecord
         In order of time.
     processes : tuple of DumpedProcess
-        Who has written.
+        The processes that have written.
     torn : int
         How many lines were cut off or changed, and left out.
     """

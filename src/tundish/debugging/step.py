@@ -20,7 +20,7 @@ class Checked:
     check : callable
         One of this package's.
     args : tuple
-        What follows the value.
+        The arguments after the value.
     kwargs : dict
         By name.
     key : object

@@ -37,7 +37,7 @@ class Division:
     Attributes
     ----------
     form : Form
-        What it reads.
+        The form of what it reads.
     node : Operator
         Its plan.
     whole : Operator
@@ -47,7 +47,7 @@ class Division:
     size : int or None
         Rows of a global batch, where all but the last one have as many.
     sizes : tuple of int
-        Of "own": rows of this process's steps, over and over.
+        The rows of this process's steps in the mode "own", over and over.
     limit : int or None
         After how many steps all processes end, where that is known and has to be enforced.
     """
@@ -96,7 +96,7 @@ def divided(
     root : Operator
         All of it.
     context : InputContext
-        Which process this is.
+        The place of this process among the others.
     policy : AutoShardPolicy
         By files, by rows, or not at all.
     uneven : Uneven or None

@@ -137,11 +137,11 @@ class BatchFeed:
     Parameters
     ----------
     iterator : Iterator
-        Of the plan of the division.
+        The iterator of the division's plan.
     division : Division
-        What its batches are.
+        The division that says what its batches are.
     uneven : str or None
-        "drop" and "error" where a batch is whole: it is seen here, and not before.
+        What to do with a global batch that has too few rows, "drop" or "error"; None if that cannot happen here.
     """
 
     def __init__(self, iterator: Iterator, division: Division, uneven: str | None) -> None:
@@ -226,7 +226,7 @@ class ElementFeed:
     iterators : sequence of Iterator
         One for all replicas, or one for each.
     replicas : int
-        How many replicas.
+        The number of replicas.
     full : int or None
         How many rows an element has, where the plan tells.
     """

@@ -48,7 +48,7 @@ class Ending:
     all_min : callable or None
         Makes the least of one int of each process.
     mask_key : str
-        Where "pad" says which rows are real.
+        The key under which "pad" says which rows are real.
     """
 
     uneven: str | None

@@ -31,13 +31,13 @@ class StateKind:
     Attributes
     ----------
     form : str
-        How the dataset is divided.
+        The way in which the dataset is divided.
     named : tuple of Operator
         The plans that a state names, one for each pipeline of this process.
     run : tuple of Operator
         The plans that this process runs.
     process : tuple of int
-        Of how many processes this is which.
+        The number of processes, and that of this one.
     shared : bool
         Whether a state is good for every process, and for any number of them.
     """

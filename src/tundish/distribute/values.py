@@ -104,7 +104,7 @@ class Specs:
     rows : tuple of (int or None)
         How many rows each replica has in every step; None where that differs.
     mask_key : str or None
-        Where elements say which rows are real.
+        The key under which elements say which rows are real.
     cuts : bool
         Whether a batch is divided; else it is one replica's element.
     """

@@ -180,7 +180,7 @@ def applied(dataset: Dataset, hint: Hint, folder: str) -> Dataset:
     hint : Hint
         A change that a verdict on it has offered.
     folder : str
-        Where a snapshot goes that has to be complete.
+        The folder of a snapshot that has to be complete.
     """
     base, steps = _steps(dataset)
     names = [step.name for step in steps]

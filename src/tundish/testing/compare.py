@@ -182,7 +182,7 @@ def one_more(expected: Sequence[Outcome], limit: int = LIMIT) -> int:
     Parameters
     ----------
     expected : sequence of Outcome
-        What the other run gave.
+        The outcomes of the other run.
     limit : int
         The largest number of outcomes that was taken from the other run.
 
@@ -266,7 +266,7 @@ def difference(
     expected, found : sequence of Outcome
         Two runs.
     names : (str, str)
-        What to call them.
+        The names of the two runs.
 
     Returns
     -------

@@ -54,7 +54,7 @@ def pipeline(rng: random.Random, depth: int = 6) -> Pipeline:
     Parameters
     ----------
     rng : random.Random
-        Where the choices come from.
+        The generator of the choices.
     depth : int
         How many steps at most; other inputs of a step and inner datasets are less deep.
 

@@ -41,7 +41,7 @@ def collect_elsewhere(
     Returns
     -------
     list of Outcome
-        What was left.
+        The remaining outcomes.
     dict
         The state at the end.
     """

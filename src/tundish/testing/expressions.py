@@ -56,7 +56,7 @@ class Within:
     dataset : type
         The class to make it of, as for `Inner`.
     k : int
-        Of the `Inner` that ``X`` is, where the element is no dataset itself.
+        The argument of the `Inner` that ``X`` is, if the element itself is no dataset.
     text : str
         The expression, in which ``X`` is the inner dataset.
     """
@@ -115,7 +115,7 @@ class Pipeline:
     source : str
         An expression for a dataset of the class ``D``.
     steps : tuple of Step
-        What is applied to it.
+        The operators that are applied to it.
     """
 
     source: str

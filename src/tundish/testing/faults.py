@@ -67,7 +67,7 @@ def damage(folder: str | Path, rng: random.Random) -> tuple[Path, str]:
     Parameters
     ----------
     folder : path
-        Where snapshots stand.
+        The folder with the snapshots.
     rng : random.Random
         For the file and the place.
 
@@ -102,13 +102,13 @@ def assert_faults_are_told(
     Parameters
     ----------
     dataset : Dataset
-        With a snapshot; what stands in its files may be a part.
+        A dataset with a snapshot, whose files may be incomplete.
     folders : sequence of str
-        Where its snapshots stand.
+        The folders of its snapshots.
     rng : random.Random
         For the fault.
     workers : int
-        With how many workers the passes run.
+        The number of workers that run the passes.
 
     Raises
     ------

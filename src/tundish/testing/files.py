@@ -48,9 +48,9 @@ class FileKind:
     how : dict
         Arguments of the reader.
     end : int
-        Where a file is cut off; below 0: counted from its end.
+        The length to which a file is cut; if negative, counted from its end.
     change : int or None
-        Where a byte is changed, likewise; None: a third of the way through. 0: nowhere.
+        The offset of a byte that is changed, likewise; None: a third of the way through. 0: none is changed.
     """
 
     reader: str
@@ -70,9 +70,9 @@ def read(dataset: Any, kind: str, paths: Any = None, *, damaged: bool = False, *
     kind : str
         One of `KINDS`.
     paths : list or dataset, optional
-        Of what to read; None: all `files` of the kind.
+        The paths to read; None: all `files` of the kind.
     damaged : bool
-        Of those, whether some are damaged.
+        True if some of those files are damaged.
     **how
         More arguments of the reader.
     """
@@ -124,7 +124,7 @@ def files(kind: str, *, damaged: bool = False) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Of five files, the second of which is empty; of one database.
+        The paths of five files, the second of which is empty; of one database.
     """
     there = Path(home(), f"{kind}{'-damaged' if damaged else ''}")
     counts = (9,) if kind == "sql" else COUNTS

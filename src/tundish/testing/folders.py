@@ -82,7 +82,7 @@ def saved(dataset: Any, count: int, **how: Any) -> Folder:
     dataset : type
         `Dataset`, or the reference.
     count : int
-        How many numbers.
+        How many numbers are written.
     **how
         As for `Dataset.save`.
     """

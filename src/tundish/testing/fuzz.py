@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
     arguments : sequence of str, optional
         The command line's.
     write : callable
-        Where lines go.
+        The function that writes a line.
 
     Examples
     --------

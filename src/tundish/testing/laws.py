@@ -125,7 +125,7 @@ def assert_resumes_anywhere(
         Continue in new Python processes. Slow: combine it with `steps`. The pipeline's functions
         must be importable there, or belong to ``__main__``.
     seed : int
-        Of the draw of steps.
+        The seed by which steps are drawn.
     iteration : int
         Which iteration of the dataset: augmentation and shuffles differ from one to the next.
     limit : int
@@ -197,9 +197,9 @@ def assert_survives_kills(
     kills : int
         How many workers to kill. The usual limit of deaths on one element is lifted.
     workers : int
-        How many workers run it.
+        The number of workers that run it.
     seed : int
-        Of the choices.
+        The seed of the choices.
     limit : int
         The largest number of elements to look at.
 
@@ -252,7 +252,7 @@ def assert_caller_left_alone(dataset: Made, workers: int = 2, *, limit: int = LI
         The pipeline, or a function that makes it anew for each run, so that what one run kept
         (`cache`) does not serve another.
     workers : int
-        How many workers run it.
+        The number of workers that run it.
     limit : int
         The largest number of elements to look at.
 

@@ -57,7 +57,7 @@ def words(key: int, stream: int, first: int = 0) -> Iterator[int]:
     stream : int
         The upper half of the 128-bit counter.
     first : int
-        Which word to begin with.
+        The number of the first word.
 
     Examples
     --------
@@ -173,13 +173,13 @@ def permutation_of_units(
     Parameters
     ----------
     sizes : sequence of int
-        Of the units.
+        The sizes of the units.
     units : int
         How many of them are permuted together.
     seed, number : int
         As for `permutation`.
     shard : (int, int)
-        Of how many shards this is which.
+        The number of shards, and that of this one.
 
     Examples
     --------

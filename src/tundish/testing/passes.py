@@ -56,13 +56,13 @@ class Runs:
     Parameters
     ----------
     dataset : Dataset
-        What is passed over.
+        The dataset that is iterated over.
     workers : int
-        With how many workers.
+        The number of workers.
     expected : sequence of Outcome
-        What a full pass gives.
+        The outcomes of a whole pass.
     limit : int
-        Longer passes are cut there.
+        The number of elements after which longer passes are cut.
     """
 
     dataset: Dataset
@@ -189,7 +189,7 @@ def assert_passes_do_not_show(
     dataset : callable
         Makes the pipeline anew. Its operators have seeds.
     workers : int
-        With how many workers it is run.
+        The number of workers.
     passes : sequence of str
         Which kinds of pass; default: all of them.
     computed : callable, optional

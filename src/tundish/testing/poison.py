@@ -106,7 +106,7 @@ def run(arguments: Sequence[str]) -> int:
     Parameters
     ----------
     arguments : sequence of str
-        Of the interpreter.
+        Arguments of the interpreter.
 
     Returns
     -------
@@ -169,9 +169,9 @@ def look_through(data: Any, where: str) -> None:
     Parameters
     ----------
     data : bytes-like
-        Of an element or a file.
+        The bytes of an element or a file.
     where : str
-        What they are.
+        Their description, for the message.
     """
     found = None if _others[0] else _RUN.search(data)
     if found is not None:
@@ -237,7 +237,7 @@ def look_through_files(folder: str | Path) -> None:
     Parameters
     ----------
     folder : path
-        With all folders in it; it may be gone.
+        A folder, which is searched with all folders in it; it may be gone.
     """
     for path in sorted(Path(folder).rglob("*")):
         if path.is_file() and not path.is_symlink():

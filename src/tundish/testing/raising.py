@@ -27,7 +27,7 @@ class Quit:
     k : int
         Which elements, and what is raised.
     percent : int
-        Of how many of a hundred.
+        The share of elements that raise, in percent.
     then : callable, optional
         What the others are given to.
     kept : bool

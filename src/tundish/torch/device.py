@@ -36,7 +36,7 @@ def to_device(
         An iterator of a `Dataset`, a DataLoader, or anything that yields batches. Of an iterable
         one iterator is made, for one pass.
     device : torch.device, str or int
-        Where to.
+        The device that batches are copied to.
     depth : int
         How many batches are taken, and their copies begun, beyond the one that the loop has.
 
@@ -119,7 +119,7 @@ class _Streamed:
     Parameters
     ----------
     device : torch.device
-        With streams and events.
+        The device, whose streams and events are used.
     module : module
         ``torch.cuda`` or the like: ``Stream``, ``stream``, ``current_stream``.
     """
@@ -172,7 +172,7 @@ def move(batch: Any, device: torch.device) -> Any:
         What has a method ``to`` (a tensor, a packed sequence, a batch class of the user's) is
         asked to move itself.
     device : torch.device
-        Where to.
+        The device that batches are copied to.
     """
 
     def one(leaf: Any) -> Any:
@@ -246,7 +246,7 @@ class Pinning:
     Parameters
     ----------
     slots : PinnedSlots or None
-        Where batches that lie in shared memory are registered; None where there is none.
+        The slots that the driver has locked in memory; None if no batch is in shared memory.
     pin : callable
         Pins what is not: small leaves and batches made in this process, by a copy; a batch type's
         own ``pin_memory`` is called.
@@ -256,7 +256,7 @@ class Pinning:
         self._slots, self._pin = slots, pin
 
     def lend(self, slot: int, nbytes: int) -> None:
-        """Have a slot registered, before it is delivered."""
+        """Register a slot before a batch in it is delivered."""
         slots = self._slots
         if slots is not None and not slots.refused and not slots.lend(slot, nbytes):
             warnings.warn(

@@ -48,7 +48,7 @@ class Search:
     node, number : str, int or None
         The call that was begun last, of this element.
     how : str
-        How the process died.
+        The end of the process, in words.
     text : str
         The traceback, or what is wrong.
     """
@@ -94,7 +94,7 @@ def search(
     limit : int
         How many elements are looked at.
     quiet : bool
-        Whether what it prints is of no interest.
+        True to drop what the process prints.
     """
     found = Search()
     here, there = os.pipe()

@@ -29,7 +29,7 @@ def origin_of(error: BaseException, moved: Mapping[int, int] | None = None) -> s
     Parameters
     ----------
     error : BaseException
-        With the note that an iterator made.
+        The error, with the note that an iterator added.
     moved : mapping, optional
         The nodes of the plan that was run to those of the plan as it was built.
 
@@ -63,12 +63,12 @@ class BadRecords:
     Parameters
     ----------
     pipeline : KeptPipeline
-        Whose they are.
+        The pipeline whose records failed.
     file : str or None
         Where to note them, one JSON object a line; it is written anew, the records of elements
         that are durable are kept.
     durable : mapping of int to StoredError
-        Those of earlier attempts.
+        The errors of earlier attempts.
     moved : mapping, optional
         As in `origin_of`.
     """

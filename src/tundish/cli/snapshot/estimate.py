@@ -148,11 +148,11 @@ def take_sample(
     Parameters
     ----------
     node : Operator
-        What would be kept.
+        The plan whose elements would be kept.
     workers, base_seed : int
         As it would be made.
     compression : {None, "lz4", "zstd"}
-        Of its batches.
+        The compression of its batches.
 
     Returns
     -------
@@ -285,7 +285,7 @@ class Room:
     left : int or None
         How many elements are to come; None: nobody knows, and nothing is asked.
     compression : {None, "lz4", "zstd"}
-        Of batches.
+        The compression of batches.
     """
 
     def __init__(

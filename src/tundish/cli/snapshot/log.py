@@ -189,7 +189,7 @@ class HumanLog(Log):
     Parameters
     ----------
     err, out : text streams
-        Where progress goes, and what is left.
+        The streams for progress, and for the result.
     """
 
     def __init__(self, err: TextIO, out: TextIO) -> None:

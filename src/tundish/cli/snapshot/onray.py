@@ -91,7 +91,7 @@ class Work:
     target, path : str
         ``MODULE:FUNCTION``, and where to.
     count : int
-        How many shards there are.
+        The number of shards.
     given : mapping
         More arguments of `writing.run`.
     """

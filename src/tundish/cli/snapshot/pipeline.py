@@ -40,7 +40,7 @@ class KeptPipeline:
     key : str
         Its fingerprint.
     path : str
-        Where it is kept, as it was named.
+        The folder where it is kept, as it was named.
     """
 
     target: str
@@ -110,9 +110,9 @@ def pipeline_of(
     target : str
         ``package.module:name`` or ``folder/file.py:name``.
     path : str
-        Of the snapshot.
+        The folder of the snapshot.
     part : (int, int), optional
-        Which of how many ranges.
+        The number of the range, and how many ranges there are.
     more : sequence of str
         Other words of the command that are to be used again.
     **options

@@ -119,19 +119,19 @@ class Pull:
     Parameters
     ----------
     elements : Iterator
-        Of a plan with a snapshot on top that is being written.
+        The elements of a plan whose last operator is a snapshot that is being written.
     log : Log
-        Who is told.
+        The log that is told of progress.
     bad : BadRecords
         The elements that failed.
     max_errors : int
-        How many may.
+        The number of elements that may fail.
     room : Room
         Whether all will fit.
     at : int
         The index of the next element.
     of : int or None
-        How many there will be.
+        The total number of elements; None if it is not known.
     """
 
     elements: Iterator

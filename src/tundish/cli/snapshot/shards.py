@@ -155,9 +155,9 @@ def run(path: str, of: int, key: str | None = None, *, as_json: bool = False) ->
     Parameters
     ----------
     path : str
-        Of the snapshot.
+        The folder of the snapshot.
     of : int
-        How many shards.
+        The number of shards.
     key : str, optional
         Which pipeline's; by default the one whose shards were begun last.
     as_json : bool

@@ -64,7 +64,7 @@ def key_of(catalog: Catalog, key: str | None) -> str:
 
 
 def info(path: str, key: str | None = None, *, as_json: bool = False) -> int:
-    """Show what stands under a path; the exit status is that of something damaged, or 0."""
+    """Print the snapshots under a path; return the exit status, which is not 0 if one of them is damaged."""
     catalog = open_catalog(path)
     found = upkeep.info(path)
     chosen = None if key is None else key_of(catalog, key)

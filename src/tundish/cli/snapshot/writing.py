@@ -63,7 +63,7 @@ def run(
     target, path : str
         ``MODULE:FUNCTION``, and where to.
     workers : int, optional
-        How many processes.
+        The number of processes.
     shard : str, optional
         ``i/n`` or ``auto``: only that range.
     of : int, optional
@@ -73,7 +73,7 @@ def run(
     no_space_check : bool
         Begin, though it may not fit.
     max_errors : int
-        How many elements may fail.
+        The number of elements that may fail.
     bad_records : str, optional
         A file for those.
     only_element : str, optional
@@ -157,13 +157,13 @@ class WriteCall:
     Parameters
     ----------
     pipeline : KeptPipeline
-        What is to be kept.
+        The pipeline whose elements are kept.
     log : Log
-        Who is told.
+        The log that is told of progress.
     workers : int or None
         How many processes were asked for.
     max_errors : int
-        How many elements may fail.
+        The number of elements that may fail.
     bad_records : str or None
         A file for those.
     checks_space : bool

@@ -20,7 +20,7 @@ class ClusterSpec:
     Parameters
     ----------
     cluster : mapping or ClusterSpec
-        Of each job a list of addresses, or a dict of them by the task's number.
+        The addresses of each job: a list of them, or a dict by the task's number.
 
     Raises
     ------
@@ -76,7 +76,7 @@ class ClusterSpec:
         Parameters
         ----------
         job_name : str
-            Which job.
+            The name of the job.
         """
         return len(self._tasks(job_name))
 
@@ -86,7 +86,7 @@ class ClusterSpec:
         Parameters
         ----------
         job_name : str
-            Which job.
+            The name of the job.
         """
         return sorted(self._tasks(job_name))
 
@@ -96,9 +96,9 @@ class ClusterSpec:
         Parameters
         ----------
         job_name : str
-            Which job.
+            The name of the job.
         task_index : int
-            Which of its tasks.
+            The number of the task in its job.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class ClusterSpec:
         Parameters
         ----------
         job_name : str
-            Which job.
+            The name of the job.
         """
         tasks = self._tasks(job_name)
         return [tasks.get(k) for k in range(max(tasks, default=-1) + 1)]

@@ -19,15 +19,15 @@ class SimpleClusterResolver(ClusterResolver):
     Parameters
     ----------
     cluster_spec : ClusterSpec
-        Who is in it.
+        The tasks of the cluster, with their addresses.
     master : str
         What `master` says of no task.
     task_type, task_id : optional
-        Which task this process is.
+        The job and number of this process's task.
     environment : str
         For tf.distribute's sake.
     num_accelerators : mapping, optional
-        Of each kind, how many a task has.
+        The number of accelerators of a task, by their kind.
     rpc_layer : str, optional
         What stands before an address.
 

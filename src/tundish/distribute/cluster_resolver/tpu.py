@@ -31,7 +31,7 @@ class TPUClusterResolver(ClusterResolver):
         The TPU's name; the addresses of its hosts (``grpc://10.0.0.2:8470``, with commas between); ``"local"``, for
         one that this machine has. Default: see Notes.
     zone, project : str, optional
-        Where a TPU of this name is. Default: where this machine is.
+        The zone and project of a TPU of this name. Default: those of this machine.
     job_name : str
         The job of the hosts.
     coordinator_name, coordinator_address : str, optional

@@ -33,7 +33,7 @@ class Call:
     number : int
         Which call since the state's start, from 0.
     seconds : float
-        How long it took.
+        The seconds that it took.
     """
 
     node: str

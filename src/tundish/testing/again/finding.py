@@ -84,11 +84,11 @@ class SlowElement:
     nodes : mapping of str to float
         How many seconds of it each node's function took.
     calls : mapping of str to int
-        How often it was called.
+        The number of calls, by node.
     call : Call or None
         The longest call of the slowest node, when the element was made again.
     error : BaseException or None
-        What it raised.
+        The error that it raised.
     state : dict
         The state just before it.
     """
@@ -121,7 +121,7 @@ def next_failure(
     Parameters
     ----------
     ds : Dataset
-        Whose state it is.
+        The dataset that the state belongs to.
     state : mapping, path or None
         What `Iterator.state_dict` gave, or a file or folder that `Iterator.save` wrote; None: the start.
     limit : int, optional
@@ -255,15 +255,15 @@ def slowest(
     Parameters
     ----------
     ds : Dataset
-        Whose state it is.
+        The dataset that the state belongs to.
     state : mapping, path or None
         What `Iterator.state_dict` gave, or a file or folder that `Iterator.save` wrote; None: the start.
     n : int
-        How many elements are timed.
+        The number of elements that are timed.
     most : int
         How many of them are told.
     node : str, optional
-        Whose longest call is told; by default, of the node whose function took longest.
+        The node whose longest call is described; by default, the one whose function took longest.
 
     Returns
     -------

@@ -55,7 +55,7 @@ class Replay:
     Parameters
     ----------
     dataset : Dataset
-        Whose state it is.
+        The dataset that the state belongs to.
     state : mapping, path or None
         What `Iterator.state_dict` gave, or what `Iterator.save` wrote; None: the start.
     watcher : Watcher, optional

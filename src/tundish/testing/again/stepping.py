@@ -36,7 +36,7 @@ def debug(ds: Dataset, state: State = None, limit: int | None = LIMIT) -> Failed
     Parameters
     ----------
     ds : Dataset
-        Whose state it is.
+        The dataset that the state belongs to.
     state : mapping, path or None
         What `Iterator.state_dict` gave, or a file or folder that `Iterator.save` wrote; None: the start.
     limit : int, optional

@@ -31,7 +31,7 @@ class Case:
     limit : int
         The number of elements to look at; for pipelines that never end.
     stands : int or None
-        Of one that keeps files: how many elements an iterator has taken before; None for all.
+        The number of elements that an iterator of a case with files has taken before; None for all.
     """
 
     name: str

@@ -37,13 +37,13 @@ class Pass:
     Parameters
     ----------
     number : int
-        Which one.
+        The number of the pass.
     numbers : dict
-        Of the maps with a seed, by id: their places in the plan.
+        The places of the maps with a seed in the plan, by id.
     prefix : tuple
         The origin of the element of which a `flat_map` made this dataset.
     shard : (int, int)
-        Of how many shards which, of a shuffle that deals units.
+        The number of shards and that of this one, for a shuffle that deals units.
     """
 
     number: int
@@ -80,7 +80,7 @@ class Basic:
     items : callable
         Makes the items of a pass.
     *inputs : Model
-        What they are made of.
+        The inputs that they are made of.
     """
 
     def __init__(self, items: Callable[[Pass], Iterator[Item]], *inputs: Any) -> None:
