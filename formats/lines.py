@@ -90,7 +90,7 @@ def _is_compressed(head: bytes) -> bool:
 
 
 class _LinesReader(RecordReader):
-    """Reads a piece of the file, and splits it at once."""
+    """A reader that splits a piece of the file into lines as soon as it has read it."""
 
     def __init__(self, form: LinesFormat, path: str, place: int, ahead: bool) -> None:
         self.path, self.place = path, place

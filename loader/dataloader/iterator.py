@@ -241,7 +241,7 @@ class LoaderIterator:
         raise NotImplementedError
 
     def _heal(self) -> None:
-        """Recover from an interrupt: what has not been delivered will be."""
+        """Recover from an interrupt: continue after the last delivered batch."""
         raise NotImplementedError
 
     def expect(self, length: int | None) -> None:

@@ -87,7 +87,7 @@ class Outfit:
 
 
 def _met_in(recipe: Recipe) -> tuple[Met, ...]:
-    """Return the functions and types of what is forked, which is not searched further."""
+    """Return the functions and types in objects that are forked, which are not searched further."""
     held = [recipe.dataset, recipe.collate, recipe.worker_init]
     held += getattr(recipe.dataset, "__dict__", {}).values()
     return tuple(each if isinstance(each, FunctionType) else type(each) for each in held)

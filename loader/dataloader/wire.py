@@ -220,7 +220,7 @@ def _unpicklable(value: Any, error: Exception) -> TypeError:
 
 
 def write_batch(packed: PackedBatch, memory: SlotMemory) -> tuple[bytes, bool]:
-    """Write a batch's memory to the slot, as far as it is not there yet.
+    """Write the parts of a batch to the slot that are not in it yet.
 
     Returns
     -------

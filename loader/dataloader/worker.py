@@ -140,7 +140,7 @@ class LoaderWorker(Serving):
         )
 
     def _slot(self, nbytes: int) -> np.ndarray:
-        """Return memory in the place of a slot on another machine; it takes pages as far as it is used."""
+        """Return memory that takes the place of a slot on another machine; the system provides pages as they are used."""
         if self._private is None or len(self._private) < nbytes:
             self._private = np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
         return self._private

@@ -208,7 +208,7 @@ class Interleaved:
         self._changed = True
 
     def _took(self, at: int, item: Any) -> None:
-        """Log an item that a slot gave, and go on to the next slot if its turn has ended."""
+        """Log an item that a slot gave, and continue with the next slot if its turn has ended."""
         if type(item) is not Failure:
             self._count += 1
             if self._count == self._node.block:

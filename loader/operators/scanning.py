@@ -176,7 +176,7 @@ class FailureMaker:
 
 
 def own(leaf: Any) -> Any:
-    """Return a leaf of a state; of an array a copy that nobody can write to."""
+    """Return a leaf of a state; an array is copied, read-only."""
     if isinstance(leaf, np.ndarray) and (leaf.flags.writeable or leaf.base is not None):
         leaf = copied(leaf)
         leaf.flags.writeable = False

@@ -55,7 +55,7 @@ class ShardByProcess(Unary):
 
 @dataclass(frozen=True, eq=False)
 class BatchShare(ShardByProcess):
-    """The elements of this process's replicas, out of every `rows`; positions stay global.
+    """The elements of this process's replicas: a part of every `rows` consecutive elements.
 
     Elements are dealt in runs, so that the processes' parts in order are the batch.
     """
@@ -199,7 +199,7 @@ class PartsOfBatches(OfRounds):
         return next(self._mine)
 
     def _gather(self) -> None:
-        """Read to the end of a round; what has come is kept if an item is not ready."""
+        """Read to the end of a round; the items read so far are kept if one is not ready."""
         found, up, rows = self._round, self._up, self._node.rows
         try:
             while len(found) < rows:

@@ -109,7 +109,7 @@ class StateSearch:
             self._value(*self._waiting.popleft())
 
     def told(self) -> list[tuple[str, str]]:
-        """Return what was found, as (kind, description); a generator that is reseeded is not state."""
+        """Return the state that was found, as (kind, description); a generator that is reseeded is none."""
         return [found for found, of in self._found.items() if of not in self._reseeded]
 
     def _tell(self, kind: str, what: str, of: Any = None) -> None:

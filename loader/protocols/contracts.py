@@ -205,7 +205,7 @@ class Maker(Protocol):
         ...
 
     def identity(self, node: Operator) -> Identity:
-        """Compile the identity function of a node's refs."""
+        """Compile the function that names the element of a node's ref in states and errors."""
         ...
 
     def open_inner(self, plan: Any, origin: tuple[Any, ...], skip: int) -> Any:

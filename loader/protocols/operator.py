@@ -140,7 +140,7 @@ class Operator(Traits):
     def identity(
         self, of: Callable[[Operator], Identity], prefix: tuple[Any, ...], *, by_number: bool
     ) -> Identity | None:
-        """Return the identity function of its refs; None if `origin` tells how to compute it.
+        """Return the function that names a ref's element in states and errors; None if `origin` implies it.
 
         Parameters
         ----------

@@ -18,7 +18,7 @@ Refs = Sequence[Any] | np.ndarray
 
 
 def not_there(what: str) -> CheckpointError:
-    """Return the error for an element that a state names but nobody can compute; it is raised on use."""
+    """Return the error for an element that a state names but that cannot be computed; it is raised on use."""
     return CheckpointError(f"the state that was loaded names {what}, which is not there")
 
 

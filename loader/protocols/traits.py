@@ -263,7 +263,7 @@ class Traits(Node):
 
     @property
     def undivided(self) -> str:
-        """The reason why its positions cannot be divided into ranges, if no other trait says so; else ''."""
+        """The reason why its positions cannot be divided into ranges, if no other trait has it; else ''."""
         return ""
 
     def sharded(self, count: int, index: int) -> Operator:

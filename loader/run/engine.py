@@ -151,7 +151,7 @@ class Engine:
             recorder.told()
 
     def leave(self) -> None:
-        """Make durable what has passed a snapshot, and let other iterators write it."""
+        """Make the elements that have passed a snapshot durable, and let other iterators write it."""
         for recorder in self._recorders:
             recorder.leave()
 

@@ -129,7 +129,7 @@ class Iterator:
             undo.pop_all()
 
     def _begin(self, setup: Setup, position: Any, undo: contextlib.ExitStack) -> None:
-        """Make the engine, and open it; `undo` is told what is to be undone if that fails."""
+        """Make the engine, and open it; `undo` collects what is to be undone if that fails."""
         self._base_seed, self._graph_seed = setup.seed, setup.graph_seed
         context = Context(setup.root, self._iteration, self._base_seed, self._graph_seed)
         context.live = setup.live

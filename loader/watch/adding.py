@@ -147,7 +147,7 @@ def _worker(one: WorkerStats, other: WorkerStats) -> WorkerStats:
 
 
 def between(earlier: Stats, later: Stats) -> Stats:
-    """Return what was done and measured between two moments.
+    """Return the statistics of the time between two moments.
 
     Parameters
     ----------

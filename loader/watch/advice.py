@@ -123,7 +123,7 @@ _WHAT_STOPS = {
 
 
 def _assumed(costs: Costs) -> str:
-    """Describe what is assumed about the caller's CPU time."""
+    """Describe the assumption about the caller's CPU time."""
     if costs.outside_known or costs.outside_s * costs.rate < 0.02:
         return ""
     return ", if your code between two elements keeps one busy"

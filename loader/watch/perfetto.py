@@ -163,7 +163,7 @@ class _Task:
 
 @dataclass
 class _Track:
-    """A worker: what it was given and has not answered, and what is not placed yet."""
+    """A worker's track: its tasks without an answer, and answers that are not drawn yet."""
 
     tid: int
     until: int = 0
@@ -370,7 +370,7 @@ class _View:
         return {"ph": ph, "pid": self._pid, "tid": tid, "ts": at, "name": name}
 
     def end(self) -> None:
-        """Show what was not answered up to here: no more lines come."""
+        """Draw the tasks without an answer: the trace has no more lines."""
         for track in self._tracks.values():
             self._leave(track, self._last, "not answered")
         if self._counted != self._flying:

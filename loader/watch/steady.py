@@ -97,7 +97,7 @@ class Steady:
         return True
 
     def _is_pause(self, sample: EventSample) -> bool:
-        """Return True if the consumer paused, or is catching up on what was made in a pause."""
+        """Return True if the consumer paused, or takes the elements that were computed during a pause."""
         usual = median(self._outsides) if len(self._outsides) >= _SAMPLES else inf
         if sample.delivered:
             self._outsides.append(sample.outside_s / sample.delivered)

@@ -1,4 +1,4 @@
-"""AUTOTUNE: the number of workers, from what was measured.
+"""AUTOTUNE: the choice of the number of workers by measurements.
 
 `Tuner` receives what happened in each tenth of a second or so, and sometimes answers with another number of
 workers. It has no clock and starts nothing.

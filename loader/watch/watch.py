@@ -336,7 +336,7 @@ class Watch:
         return bool(self._edges or self._histograms or self._counts or left_out)
 
     def take(self, *, timed: bool) -> Noted:
-        """Return what was noted, and remove it here; times only if `timed`."""
+        """Return the notes, and remove them here; times only if `timed`."""
         self.settle()
         edges = {tag: each.told() for tag, each in self._histograms.items()}
         samples = {stage: each.take() for stage, each in self.samples.items()} if timed else {}
@@ -364,7 +364,7 @@ class Watch:
     # -- what is known ----------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Count what was noted, unless another thread, or interrupted code, is doing so."""
+        """Add the notes to the counts, unless another thread, or interrupted code, is doing so."""
         if self._lock.locked():
             return
         with self._lock:

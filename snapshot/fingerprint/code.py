@@ -114,7 +114,7 @@ def _is_plain(one: dis.Instruction) -> bool:
 
 
 def _places(code: CodeType, instructions: list[dis.Instruction]) -> Any:
-    """Convert byte offsets to numbers of instructions, which do not depend on what was left out."""
+    """Convert byte offsets to numbers of instructions, which do not depend on omitted ones."""
     offsets = [one.offset for one in instructions]
     numbers = dict(zip(offsets, range(len(offsets)), strict=True))
 

@@ -85,7 +85,7 @@ class _Open:
         self.items: list[np.ndarray] = []
 
     def changed(self) -> bool:
-        """Return True if the file is not what was mapped."""
+        """Return True if the file has been replaced or changed since it was mapped."""
         if self.mapping.changed():
             return True
         self.asked = monotonic()

@@ -1,4 +1,4 @@
-"""Removal of what is under a path and no longer needed."""
+"""Removal of files under a path that are no longer needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Information about what is under a path, for people: keys, differences, runs, sizes."""
+"""Information about the snapshots under a path, for people: keys, differences, runs, sizes."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ class Pending:
             del self.sealed[shard.file]
 
     def forget(self, upto: int, shards: Sequence[ShardRecord]) -> None:
-        """Drop what is committed, since it needs no log."""
+        """Drop committed work, which needs no log."""
         self._journalled = len(self._forms)
         self.chunks = {start: chunk for start, chunk in self.chunks.items() if start >= upto}
         self.errors = {n: error for n, error in self.errors.items() if n >= upto}

@@ -231,7 +231,7 @@ class RunWriter:
             return won
 
     def abandon(self) -> None:
-        """Remove what was written and not committed; the writer is unusable afterwards."""
+        """Remove uncommitted files; the writer is unusable afterwards."""
         if self._failed is None:
             self._failed = SnapshotWriteError(self._store.root, "it was abandoned", self._next)
             self._pending.remove()

@@ -21,7 +21,7 @@ _holders: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
 
 
 def renewed(lock: _Lock) -> _Lock:
-    """Register a lock to be free in forked children, whoever holds it here.
+    """Register a lock to be free in forked children, even if it is held here.
 
     Parameters
     ----------

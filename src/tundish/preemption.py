@@ -1,4 +1,4 @@
-"""`save_on_signal`: a job that is told to end saves where its data is, and ends."""
+"""`save_on_signal`: a job that gets a signal to end saves its position in the data, and ends."""
 
 from __future__ import annotations
 

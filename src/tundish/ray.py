@@ -258,7 +258,7 @@ class SnapshotDatasink(Datasink):  # type: ignore[misc]
         catalog.publish(place.key, joined(parts))
 
     def on_write_failed(self, error: Exception) -> None:
-        """Leave what was written to ``gc``: tasks may still be running.
+        """Leave written files to ``gc``: tasks may still be running.
 
         Parameters
         ----------

@@ -216,7 +216,7 @@ class Coordinator:
     # -- going on ------------------------------------------------------------------------------
 
     def goes_on(self) -> bool:
-        """Do what is possible without a worker's answer; return True if there was anything."""
+        """Do the work that needs no worker's answer; return True if there was any."""
         pool = self.pool
         assert pool is not None
         if self.moved:

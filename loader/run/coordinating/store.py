@@ -118,6 +118,6 @@ class Reserve:
         return True
 
     def give_back(self, holder: SlotHolder) -> None:
-        """Withdraw a promise, since the ring counts what is in use."""
+        """Withdraw a promise of memory: the ring counts the slots in use."""
         self.nbytes -= holder.reserved
         holder.reserved = 0

@@ -1,4 +1,4 @@
-"""A stage as the coordinator sees it: it asks for blocks to be made, and gives what was made."""
+"""The base class of stages: a stage asks for blocks to be computed, and gives their elements."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Stage:
         return []
 
     def forget(self) -> None:
-        """Stop the stage and drop all of its blocks, which nobody needs any more."""
+        """Stop the stage and drop all of its blocks."""
 
     def split(self, block: Any, size: int) -> None:
         """Replace a block by blocks of fewer rows: a worker died on it, or it is too large for a slot."""

@@ -188,7 +188,7 @@ _told: set[GlobalName] = set()
 
 
 def remembered(place: GlobalName, form: bytes) -> Known:
-    """Return what is known about a global with this digest of its value."""
+    """Return the earlier answer about a global with this digest of its value."""
     if _seen.setdefault(place, form) != form:
         _changed.add(place)
         _seen[place] = form

@@ -25,7 +25,7 @@ def in_worker() -> bool:
 
 
 def overruled() -> int | None:
-    """Return how many workers there have to be, whatever is asked for; None where nothing says so.
+    """Return the number of workers that overrides all requests; None if nothing does.
 
     0 inside a worker, else what ``TUNDISH_WORKERS`` says.
     """

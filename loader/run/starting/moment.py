@@ -77,7 +77,7 @@ class Luggage:
         return objects
 
     def follow(self, moment: Moment) -> None:
-        """Adopt what has changed in the consumer since the last moment."""
+        """Adopt the settings and globals that the consumer has changed since the last moment."""
         self._settings.take(moment.settings)
         self._globals.follow(moment.entries)
 

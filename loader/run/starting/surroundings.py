@@ -154,7 +154,7 @@ def standard_stream(fd: int) -> int:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Exclude what is created in the block from garbage collection, during the block and later.
+    """Exclude objects that are created in the block from garbage collection, during the block and later.
 
     Modules and the dataset live until the process ends. Collections would take a fifth of the time of torch's import,
     and two thirds of that of building a list of 60,000 lists; later ones would copy the pages that forked

@@ -127,7 +127,7 @@ class Ward:
 
 
 def deadlocked(what: str, stacks: str) -> StalledError:
-    """Return the error for something that waits for ever.
+    """Return the error for a process that would wait forever.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def deadlocked(what: str, stacks: str) -> StalledError:
 
 
 def stuck_threads(pid: int) -> list[str] | None:
-    """Describe the threads of a process if all of them wait for a lock for ever.
+    """Describe the threads of a process if all of them wait for a lock without a timeout.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def stuck_threads(pid: int) -> list[str] | None:
 
 
 def _waits_for_ever(call: list[str]) -> bool:
-    """Return True if a system call, as shown by ``/proc/.../syscall``, is a wait for ever."""
+    """Return True if a system call, as shown by ``/proc/.../syscall``, waits without a timeout."""
     if len(call) < 5 or call[0] != str(_FUTEX):
         return False
     operation, timeout = int(call[2], 16), int(call[4], 16)

@@ -43,7 +43,7 @@ class ActiveSnapshot:
 
 
 def nothing_served() -> Served:
-    """Return what is served of a snapshot with nothing on disk."""
+    """Return the served part of a snapshot with nothing on disk: none."""
     return None, 0, None
 
 

@@ -312,7 +312,7 @@ class Recorder:
         )
 
     def give_up(self, why: BaseException) -> None:
-        """Stop recording and committing because of an error; what is durable stays."""
+        """Stop recording and committing because of an error; durable elements stay."""
         self._given_up = self.error is None
         self._failed(RuntimeError(f"{type(why).__name__}: {why}"))  # as text: it keeps nobody alive
 

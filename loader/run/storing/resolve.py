@@ -65,7 +65,7 @@ class Resolving:
         return self._done[id(node)]
 
     def snapshot(self, node: Snapshot) -> Operator:
-        """Return what is run in place of a snapshot: its complete version, or the node over its inputs."""
+        """Return the node that runs in place of a snapshot: its complete version, or the node over its inputs."""
         found = self._found(node)
         if found is not None:
             return _stored(node, found)

@@ -1,4 +1,4 @@
-"""Choice of what is counted and timed in a plan."""
+"""Choice of the operators of a plan that are counted and timed."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class Answers:
         return busy_s
 
     def _encode(self, rows: TaskOutput) -> Encoded:
-        """Encode what is outside the columns; an element that cannot be encoded becomes its own error."""
+        """Encode the elements outside the columns; one that cannot be encoded is replaced by the error."""
         while True:
             body = (
                 rows.drops, rows.errors, rows.events, rows.extras, rows.elements, rows.notes, rows.told

@@ -1,4 +1,4 @@
-"""``tundish doctor``: what is chosen on this machine, and why; then two workers really run."""
+"""``tundish doctor``: the settings that are chosen on this machine, with reasons, and a test with two workers."""
 
 from __future__ import annotations
 

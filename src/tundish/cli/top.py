@@ -121,7 +121,7 @@ class WatchedProcess:
 
 
 def show_once(watched: WatchedProcess, *, as_json: bool) -> int:
-    """Print a frame; a second reading is waited for, since it takes two to say what is now."""
+    """Print a frame, after a second reading: rates need two."""
     deadline = time.monotonic() + _FIRST_S
     while not watched.history.moved and time.monotonic() < deadline:
         time.sleep(_EVERY_S / 5)
@@ -221,7 +221,7 @@ class Screen:
         _write(_LEAVE)
 
     def _pause(self, *_: object) -> None:
-        """Ctrl-Z: the shell gets its terminal back until this goes on."""
+        """Handle Ctrl-Z: give the terminal back to the shell until this process continues."""
         self._give_back()
         os.kill(os.getpid(), signal.SIGSTOP)
         self._take()

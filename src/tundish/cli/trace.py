@@ -123,7 +123,7 @@ def for_perfetto(file: Path, out: Path) -> Converted:
 
 
 def show_converted(out: str, done: Converted) -> int:
-    """Say what was written, and how to look at it."""
+    """Print the name of the file that was written, and how to look at it."""
     of = f" of {done.iterators} iterators" if done.iterators > 1 else ""
     say(
         f"{done.lines:,} lines{of}, {done.events:,} events in {out}: open it at https://ui.perfetto.dev"

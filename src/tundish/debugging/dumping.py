@@ -25,7 +25,7 @@ Dtypes = Iterable[Any] | Callable[[Any], bool]
 
 @dataclass(frozen=True)
 class DebugInfo:
-    """The settings of a dump: what is dumped, and where to.
+    """The settings of a dump: the folder, and which elements are dumped.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""`set_log_device_placement`: logs where operators run, as they do."""
+"""`set_log_device_placement`: a log of the process and thread in which each operator runs."""
 
 from __future__ import annotations
 

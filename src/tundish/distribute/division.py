@@ -341,7 +341,7 @@ def _rows(node: Operator) -> int | None:
 
 
 def hinted(root: Operator, count: int, index: int) -> Operator:
-    """Return the plan of one share, divided where the plan says so.
+    """Return the plan of one share, divided at the place that the plan names.
 
     Raises
     ------

@@ -66,7 +66,7 @@ def no_rows(like: Any) -> Any:
 def filled(batch: Any, rows: int, like: Any) -> Any:
     """Pad a batch to a number of rows with zeros, "" for str, and b"" for bytes.
 
-    `like` is a batch that tells what objects the rows are where this one has none.
+    If the batch has no rows, the types of objects are taken from `like`, another batch.
     """
     others = flatten(like)[0]
 

@@ -18,7 +18,7 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 
 
 class _Marked(str):  # noqa: SLOT000 - it has one attribute, by which it is a mark
-    """A ``pin_memory_device`` that tells what a loader has beside torch's arguments.
+    """A ``pin_memory_device`` that also carries the settings of a loader beyond torch's arguments.
 
     It is the argument that always goes along, and nothing is done with it.
     """

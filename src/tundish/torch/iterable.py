@@ -65,7 +65,7 @@ def _over(array: np.ndarray) -> torch.Tensor:
 
 
 def moves_itself(value: Any) -> bool:
-    """Return True if something has a method ``to``: a tensor, and what is a nest for its own purposes.
+    """Return True if a value has a method ``to``, as tensors and some containers have.
 
     Torch's packed sequences are namedtuples, and some of their parts must not move.
     """

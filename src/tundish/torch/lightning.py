@@ -28,8 +28,7 @@ def fetched_ahead() -> tuple[int, bool] | None:
     Raises
     ------
     RuntimeError
-        The caller is a version of Lightning that works otherwise than the known ones: a state
-        would be of a batch that no step has seen.
+        The caller is an unknown version of Lightning: a state might include batches that no step has seen.
     """
     if not any(name in sys.modules for name in _PACKAGES):
         return None

@@ -49,7 +49,7 @@ def digest(batch: dict[str, Any]) -> bytes:
 
 
 def without_transport(index: int) -> Callable[[], int]:
-    """The same work for `tundish.cli.independent`: batches made, and given to nobody."""
+    """Return the same work for `tundish.cli.independent`, whose batches are made and dropped."""
     paths = itertools.cycle(PATHS)
     rng = np.random.default_rng(index)
     images = np.empty((BATCH, CROP, CROP, 3), np.uint8)

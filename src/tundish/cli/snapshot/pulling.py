@@ -114,7 +114,7 @@ class Leaving:
 
 @dataclass
 class Pull:
-    """A pull on a pipeline: who asks, and what is told on the way.
+    """The loop that requests the elements of a pipeline, and reports progress.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class Pull:
         return self.elements.stats.snapshots[-1]
 
     def run(self, leaving: Leaving) -> int:
-        """Ask until the end; what has passed then is durable. The exit status.
+        """Request elements until the end, and make them durable; return the exit status.
 
         Raises
         ------
@@ -217,7 +217,7 @@ class Pull:
             self.log.committed(seen.durable, seen.nbytes)
 
     def _commit(self) -> None:
-        """Make durable what has passed."""
+        """Make the elements so far durable."""
         with tempfile.TemporaryDirectory() as folder:
             self.elements.save(Path(folder, "state.json"))  # which commits first
 

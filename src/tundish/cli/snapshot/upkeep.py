@@ -25,7 +25,7 @@ def show(as_json: bool, text: str, **fields: Any) -> None:
 
 
 def open_catalog(path: str) -> Catalog:
-    """Return the catalog of what stands under a path.
+    """Return the catalog of the snapshots under a path.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def _parts(key: KeyInfo) -> list[RunInfo]:
 
 
 def _told(run: RunInfo, told: str) -> str:
-    """A run in a line, without the problem that is told already."""
+    """Return a run in one line, without a problem that has been printed before."""
     part = "" if run.part is None else f"shard {run.part[0]}/{run.part[1]}: "
     files = f"{run.shards:,} file{'s' * (run.shards != 1)}"
     what = "complete" if run.complete and not run.problem else run.outcome.value
@@ -175,7 +175,7 @@ def gc(
     dry_run: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Remove what is of no more use, or say what it is."""
+    """Remove files that are no longer needed, or list them."""
     open_catalog(path)
     found = upkeep.gc(path, older_than=older_than, keep=keep, dry_run=dry_run)
     if as_json:

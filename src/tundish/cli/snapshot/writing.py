@@ -244,7 +244,7 @@ class WriteCall:
     # -- the work ---------------------------------------------------------------------------------
 
     def write(self) -> int:
-        """Make and keep all elements, or what is left of them."""
+        """Compute and keep all elements, or those that are not kept yet."""
         pipeline, log = self._pipeline, self._log
         began = time.monotonic()
         durable = self._durable()
@@ -281,7 +281,7 @@ class WriteCall:
     # -- around -----------------------------------------------------------------------------------
 
     def _iterator(self, durable: Prefix | None) -> Iterator:
-        """Make an iterator of the elements after what is durable: that need not be read again."""
+        """Return an iterator of the elements after the durable ones, which need not be read again."""
         pipeline, position = self._pipeline, None
         seed = pipeline.base_seed
         if durable is not None and durable.next:
@@ -309,7 +309,7 @@ class WriteCall:
         return part_manifest(self._catalog, key, durable.run) is not None
 
     def _complete_already(self, durable: Prefix | None, began: float) -> int:
-        """Say what stands there; nothing is made."""
+        """Report the snapshot that is complete already; nothing is computed."""
         manifest = self._catalog.manifest(self._pipeline.key)
         rows = manifest.rows if manifest is not None else durable.next if durable else 0
         text = f"{self._what()} is complete already: {rows:,} elements"
