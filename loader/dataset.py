@@ -468,7 +468,7 @@ def _rebuild(cls: type[Dataset], node: Operator, counted: bool) -> Dataset:
 
 
 def main_line(node: Operator) -> list[Operator]:
-    """The nodes from the source to here; of several inputs only where they join."""
+    """Return the chain of nodes that ends here, up to its source or to a node with several inputs."""
     line = [node]
     while isinstance(line[-1], Unary) and line[-1].inputs:
         line.append(line[-1].up)

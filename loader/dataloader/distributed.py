@@ -117,7 +117,7 @@ class DistributedSampler(Sampler[int]):
         return left // self.num_replicas if self.drop_last else -(-left // self.num_replicas)
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next iteration is of: another epoch, another order.
+        """Set the epoch of the next iteration, which determines its order.
 
         Parameters
         ----------

@@ -111,8 +111,8 @@ class Grouped:
 
     The ref of an element that is in no group, because it or its key is an error, is ``(n, (ref,))``.
 
-    A mark is (snapshot, log, its length, number of groups given, mark of the input): the groups are copied
-    only once in as many steps as they hold items, and a state is made by replaying the log from there.
+    A mark is (snapshot, log, its length, number of groups given, mark of the input): a mark shares
+    its snapshot of the groups with others, and a state is made by replaying the log on that snapshot.
     """
 
     def __init__(self, node: Groups, up: Machine, pass_: int, context: Context) -> None:

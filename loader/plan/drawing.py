@@ -45,7 +45,7 @@ def check_drawing(
     seed : int or None
         None if it is called without `rng`.
     count : callable
-        Called only if it decides.
+        Returns the number of arguments that `function` is called with; called only if the answer matters.
     name : str
         The name of the argument that is the function.
     seeded : bool

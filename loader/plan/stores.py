@@ -129,7 +129,7 @@ class _Chains:
                     self._meant[one.argval] = found  # config = settings.CONFIG
 
     def meant(self, read: Read) -> Read:
-        """Return a chain with its local variable replaced by what was assigned to it."""
+        """Return a chain of attributes with its local variable replaced by the expression assigned to it."""
         first = self._meant.get(read.names[0]) if read.kind == "local" else None
         return read if first is None else Read(first.kind, (*first.names, *read.names[1:]))
 

@@ -161,7 +161,7 @@ def line(event: Event, start: float, before: float) -> str:
 
 
 def words(event: Event) -> str:
-    """Say what a message is about: which rows of which block, and what else it says."""
+    """Describe a message: the rows and the block that it is about, and its other fields."""
     said = []
     if "block" in event:
         said.append(f"block {event['block']}")

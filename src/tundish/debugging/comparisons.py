@@ -1,4 +1,4 @@
-"""Checks that compare two values, or one with zero, entry by entry; and of a condition that is given."""
+"""Checks that compare two values, or a value with zero, entry by entry; and the check of a condition."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def array_of(value: Any, name: str) -> np.ndarray:
     Raises
     ------
     CheckTypeError
-        It is nothing that has entries.
+        The leaf has no entries: it is not an array, a number or a text.
     """
     while isinstance(value, (Ragged, Sparse)):
         value = value.values

@@ -346,7 +346,7 @@ def hinted(root: Operator, count: int, index: int) -> Operator:
     Raises
     ------
     ValueError
-        It says so nowhere.
+        The plan names no such place.
     """
     done: dict[int, Operator] = {}
 
