@@ -38,7 +38,7 @@ _START_S = 120.0
 
 @dataclass(frozen=True)
 class RayServicePlan:
-    """What is to run on a Ray cluster.
+    """The processes to run on a Ray cluster, and their settings.
 
     Attributes
     ----------
