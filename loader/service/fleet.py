@@ -166,6 +166,10 @@ class Fleet:
                 raise TimeoutError(f"{there} of {agents} agents are there after {timeout_s:g} s")
             time.sleep(_WAIT_S)
 
+    def stop(self) -> None:
+        """Stop the agents, and what was started for them. Safe to call twice."""
+        self.close()
+
     def __enter__(self) -> Self:
         return self
 

@@ -15,7 +15,7 @@ This module says who divides what; how it runs is in `tundish.loader.service`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tundish.calls import check_is
@@ -42,6 +42,8 @@ from tundish.loader.service.workerserver import WorkerServer
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.service.distribute import Terms
+    from tundish.loader.service.fleet import Fleet
+    from tundish.loader.service.rayservice import RayFleet
 
 __all__ = [
     "CrossTrainerCache",
@@ -53,6 +55,7 @@ __all__ = [
     "distribute",
     "from_dataset_id",
     "register_dataset",
+    "start",
 ]
 
 Apply = Callable[[Dataset], Dataset]
@@ -301,3 +304,78 @@ def from_dataset_id(  # noqa: PLR0917 - tf.data's signature
     )
     check_is(dataset_id, str, "dataset_id must be what register_dataset returned, a str")
     return apply(fetched(check_service(service), dataset_id))
+
+
+def start(
+    workers: int | None = None,
+    cpus_per_worker: int = 1,
+    address: str | None = "auto",
+    *,
+    name: str = "tundish",
+    work_dir: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    token_file: str | None = None,
+) -> RayFleet | Fleet:
+    """Start a dispatcher and workers on a Ray cluster, or as processes of this machine.
+
+    Parameters
+    ----------
+    workers : int, optional
+        The number of workers. Default: as many as trainers need, and none while there is no trainer.
+    cpus_per_worker : int
+        The CPUs of each, and the processes that it runs.
+    address : str, optional
+        The cluster: ``"auto"`` is that of ``RAY_ADDRESS``, or the one that this machine is a node of, or else one of this
+        machine alone. None: processes of this machine, without Ray.
+    name, work_dir, options, token_file
+        Of Ray alone: the service's name in the cluster, the folder of its journal, Ray's options for workers, and the
+        file of the token that trainers prove.
+
+    Returns
+    -------
+    Fleet or RayFleet
+        Has `target`, for `distribute`, ``scale(workers)`` and ``stop()``, and is a context manager.
+
+    Raises
+    ------
+    ImportError
+        Ray is not installed.
+    RuntimeError
+        It did not start on Ray; the message has why.
+    ValueError
+        An argument that is of Ray alone was given without it.
+
+    Notes
+    -----
+    Ours; tf.data's servers are started one by one. A trainer does not import Ray, nor does who calls this: a process of
+    its own joins the cluster. On a cluster that was there before, the service goes on when this process ends.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> with td.service.start(workers=1, address=None) as fleet:
+    ...     ds = td.Dataset.range(3).apply(td.service.distribute("distributed_epoch", fleet.target))
+    ...     [int(x) for x in ds]
+    [0, 1, 2]
+    """
+    if address is None:
+        given = {"work_dir": work_dir, "options": options, "token_file": token_file}
+        wrong = [each for each, value in given.items() if value is not None]
+        if wrong:
+            raise ValueError(
+                f"{' and '.join(wrong)} of start() is for Ray; address=None starts processes of this machine"
+            )
+        from tundish.loader.service.localengine import local_fleet  # noqa: PLC0415 - one of the two
+
+        return local_fleet(workers, cpus_per_worker)
+    from tundish.loader.service.rayservice import start_on_ray  # noqa: PLC0415 - as above
+
+    return start_on_ray(
+        workers,
+        cpus_per_worker,
+        address,
+        name=name,
+        work_dir=work_dir,
+        options=options,
+        token_file=token_file,
+    )

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tundish as td
 from tundish import AUTOTUNE, Dataset, Options, service
+from tundish.cli.frame import _workers
+from tundish.loader.run import iterator as iterating
 from tundish.loader.service import staff
+from tundish.loader.watch.stats import Stats
 from tundish.testing.compare import Outcome, collect, difference
 from tundish.testing.functions import Draw, Fail, Tag
 from tundish.testing.registry import CASES, FIRST
@@ -316,3 +321,62 @@ def test_it_is_applied_to_datasets() -> None:
         service.distribute(DYNAMIC, "localhost:1")([1, 2])  # type: ignore[arg-type]  # that is the point
     with pytest.raises(ValueError, match="processing_mode must be"):
         service.distribute("all", "localhost:1")
+
+
+# -- watching --------------------------------------------------------------------------------------
+
+
+def large(k: Any) -> np.ndarray:
+    return np.full(50_000, int(k))
+
+
+def test_statistics_tell_bytes_and_the_way(cluster: Cluster) -> None:
+    ds = cluster.computes(Dataset.range(48).map(large).batch(4))
+    with ds.iterator(workers=2) as iterator:
+        for _ in range(12):
+            next(iterator)
+        seen, verdict = iterator.stats, iterator.explain()
+        lines = "\n".join(_workers(seen.pool, 200))
+    ended = iterator.stats
+
+    assert {worker.where for worker in seen.pool} <= {each._address for each in cluster.workers}
+    assert ended.received >= 48 * 400_000
+    assert 0 < ended.receiving_s <= ended.wall_s
+    assert sum(worker.received for worker in seen.pool) == seen.received
+    assert all(worker.round_trip_s >= 0 for worker in seen.pool)
+    assert "127.0.0.1:" in lines
+    assert str(verdict)
+    assert Stats.from_dict(json.loads(json.dumps(seen.to_dict()))) == seen
+
+
+def test_without_a_service_nothing_is_received() -> None:
+    with Dataset.range(8).map(large).batch(2).iterator(workers=2) as iterator:
+        assert len(list(iterator)) == 4
+        assert (iterator.stats.received, iterator.stats.receiving_s) == (0, 0.0)
+
+
+@pytest.mark.slow
+def test_the_tuner_asks_for_seats_beyond_its_own_cores(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iterating, "usable_cores", lambda: 1)
+    asked: list[int] = []
+    want = staff.ServiceStaff.want
+
+    def noted(seats: staff.ServiceStaff, count: int) -> None:
+        asked.append(count)
+        want(seats, count)
+
+    monkeypatch.setattr(staff.ServiceStaff, "want", noted)
+    ds = cluster.computes(Dataset.range(100_000).map(slow, num_parallel_calls=AUTOTUNE).batch(2))
+    with iter(ds) as iterator:
+        deadline = time.monotonic() + 30
+        while not any(worker.where and worker.tasks for worker in iterator.stats.pool):
+            next(iterator)
+            assert time.monotonic() < deadline, iterator.stats.tuned
+    assert max(asked) > 1
+
+
+def slow(k: Any) -> Any:
+    time.sleep(0.01)
+    return k
