@@ -150,6 +150,9 @@ class Traits(Node):
         """The user's object that gives its elements by index, if there is one."""
         return None
 
+    fleeting: ClassVar[bool] = False
+    """True if an element that it has given cannot be had again: states stand right behind each."""
+
     # -- where it is computed --------------------------------------------------------------
     elementwise: ClassVar[bool] = False
     """True if it makes each element from one of its input's, independently; it is fused with its neighbours of this kind."""

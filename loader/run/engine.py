@@ -15,7 +15,7 @@ from tundish.loader.protocols.chunk import at_once, taken
 from tundish.loader.protocols.items import Failure
 from tundish.loader.protocols.lineage import add_origin
 from tundish.loader.protocols.ownership import frozen
-from tundish.loader.protocols.state_parsing import go_to
+from tundish.loader.protocols.state_parsing import go_to, own
 from tundish.loader.run.inline.reference import open_inline
 from tundish.loader.run.watching.ledger import Ledger
 from tundish.loader.run.watching.publishing import EVERY_S, Reporter
@@ -270,7 +270,8 @@ class InlineEngine(Engine):
         if self.options.worker_init is not None:
             self.options.worker_init()
         self._kept = self.context.root.kept
-        self._network: Machine = open_inline(self.context, self.options)
+        self._fleeting = any(node.fleeting for node in self.context.nodes)
+        self._network = self._opened(position)
         # What the last stage has made the receiver's own is not copied again.
         self._own = getattr(self._network, "delivers_own", False)
         if hasattr(self._network, "deliver"):
@@ -281,6 +282,15 @@ class InlineEngine(Engine):
         self._since = self._some = 0
         self._asked = 0.0
         self._note()
+
+    def _opened(self, position: Any) -> Machine:
+        """Build the network that can go to a position."""
+        network = open_inline(self.context, self.options)
+        if own(position, "out"):
+            from tundish.loader.run.stages.overtaking import left_out  # noqa: PLC0415 - few have such
+
+            return left_out(network, position)
+        return network
 
     def _note(self) -> None:
         """Keep a mark for undoing an interrupted call, and check the time."""
@@ -300,7 +310,7 @@ class InlineEngine(Engine):
         if sampling.look(perf_counter(), calls) and sampling.on:
             self._ledger.begin()
             self._cpu_entered = thread_time()
-        self._every = sampling.every
+        self._every = 1 if self._fleeting else sampling.every
         self._looked_at = sampling.on or bool(self.context.probes) or self._trace is not None
         self._asked = perf_counter()
 
@@ -406,8 +416,9 @@ class InlineEngine(Engine):
                 return network.dump(at_once.mark(left))
             return network.dump(network.mark())
         # Something may stand between two items: go again from the mark to the last delivered one.
-        again = open_inline(self.context, self.options)
-        again.load(network.dump(self._noted))
+        noted = network.dump(self._noted)
+        again = self._opened(noted)
+        again.load(noted)
         for _ in range(self._since):
             again.next()
         return again.dump(again.mark())

@@ -25,6 +25,7 @@ from tundish.loader.run.inline.reference import open_inline
 from tundish.loader.run.parallelism import budget_of
 from tundish.loader.run.pool.crew import crew_of
 from tundish.loader.run.pool.recruiting import descriptors_for
+from tundish.loader.run.stages.overtaking import left_out
 from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.storing.live import linger as linger_on
 from tundish.spec import copy_element
@@ -109,6 +110,7 @@ class ParallelEngine(Engine):
                 recorder.wait = self._wait_for_writer
             self._network = open_inline(self.context, self.options)
         if position is not None:
+            self._network = left_out(self._network, position)
             go_to(self._network, position)
         self._mark = self._before = self._network.mark()
         coordinator.feed()

@@ -20,7 +20,7 @@ from tundish.forked import not_inherited
 from tundish.loader.protocols.failure import dumps_exception, loads_exception
 from tundish.loader.service.credentials import Address, Credentials, show_address
 from tundish.loader.service.dialing import Dial, Refused
-from tundish.loader.service.handshake import NO_SIGNAL, Steps, parsed, take
+from tundish.loader.service.handshake import NO_SIGNAL, Steps, parsed, take, take_into
 from tundish.loader.service.listening import Accepted, Role
 from tundish.loader.service.loop import READ, WRITE, Loop
 
@@ -53,9 +53,10 @@ def _next_message(stream: Any) -> Steps[tuple[dict[str, Any], list[bytes]]]:
         raise ValueError(f"blobs of {sizes!r} bytes")
     if sum(sizes) > _MOST_BYTES:
         raise ValueError(f"{sum(sizes):,} bytes of blobs")
-    blobs: list[bytes] = []
+    blobs: list[Any] = []
     for nbytes in sizes:
-        blob = yield from take(stream, nbytes)
+        blob = bytearray(nbytes)  # the receiver's own, which it may write
+        yield from take_into(stream, memoryview(blob))
         blobs.append(blob)
     return head, blobs
 
@@ -162,7 +163,7 @@ class Calls(Role):
         Called with the number of a caller whose connection has ended.
     """
 
-    alike = ()
+    alike: tuple[str, ...] = ()
 
     def __init__(self, handler: Handler, left: Callable[[int], object] | None = None) -> None:
         self._handler, self._left = handler, left

@@ -29,6 +29,9 @@ class SkipDelivered:
     stored as ranges of ordinals, counted from that position.
     """
 
+    entry = "ahead"
+    """The entry of a state with the ranges."""
+
     def __init__(self, up: Machine) -> None:
         self._up = up
         self._seen = 0
@@ -48,18 +51,29 @@ class SkipDelivered:
     def dump(self, mark: Mark) -> Any:
         seen, up = mark
         left = [[max(a - seen, 0), b - seen] for a, b in self._ranges if b > seen]
-        return with_left_out(self._up.dump(up), left)
+        return with_left_out(self._up.dump(up), left, self.entry)
 
     def load(self, state: Any) -> None:
-        with within("ahead"):
-            pairs = [entries(pair, 2) for pair in items(state, "ahead")]
+        with within(self.entry):
+            pairs = [entries(pair, 2) for pair in items(state, self.entry)]
             self._ranges = tuple((check_whole(a), check_whole(b)) for a, b in pairs)
         load_part(self._up, state)
 
 
-def with_left_out(state: Any, ranges: list[list[int]]) -> Any:
-    """Return a stage's state together with the ranges that were delivered out of order after it."""
-    return {"ahead": ranges, "up": state} if ranges else state
+class LeaveOut(SkipDelivered):
+    """The elements of a whole plan but for those that were delivered elsewhere: to other consumers of a shared job."""
+
+    entry = "out"
+
+
+def left_out(network: Machine, position: Any) -> Machine:
+    """Return the network that goes to a position: one that leaves out what the position says."""
+    return LeaveOut(network) if own(position, LeaveOut.entry) else network
+
+
+def with_left_out(state: Any, ranges: list[list[int]], entry: str = SkipDelivered.entry) -> Any:
+    """Return a state together with the ranges that were delivered out of order after it."""
+    return {entry: ranges, "up": state} if ranges else state
 
 
 class HasCounts(Protocol):

@@ -1,0 +1,301 @@
+"""Consumers of a shared job over connections: their elements, errors, states, and what they are refused."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from tests.service.listeners import OURS
+
+import tundish as td
+from tundish.errors import CheckpointError, IncompatibleCheckpointError
+from tundish.loader.dataset import Dataset
+from tundish.loader.protocols.items import Made
+from tundish.loader.run.iterator import Iterator as Elements
+from tundish.loader.service.consuming import Consume, FixedPlace, consume
+from tundish.loader.service.elements import read, written
+from tundish.loader.service.jobserver import Dealing, JobServer
+from tundish.loader.service.merging import alone, merge_states
+from tundish.spec import flatten
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@contextmanager
+def serving(
+    dataset: td.Dataset, dealing: Dealing | None = None, **given: Any
+) -> Iterator[Consumers]:
+    dealing = Dealing() if dealing is None else dealing
+    given.setdefault("workers", 0)
+    with JobServer(dataset, dealing, credentials=OURS, **given) as server:
+        yield Consumers(dataset, dealing, server)
+
+
+class Consumers:
+    """Makes consumers of a job."""
+
+    def __init__(self, dataset: td.Dataset, dealing: Dealing, server: JobServer) -> None:
+        self.dataset, self.dealing, self.server = dataset, dealing, server
+
+    def plan(self, consumer: str | None = None, *, name: str = "j", **given: Any) -> Consume:
+        place = FixedPlace(self.server.address, OURS)
+        return consume(self.dataset._node, place, name, self.dealing, consumer=consumer, **given)
+
+    def one(self, consumer: str | None = None, **given: Any) -> Elements:
+        return Elements(self.plan(consumer, **given), iteration=0)
+
+
+def numbers(elements: Any, most: int | None = None) -> list[int]:
+    return [int(x) for x in itertools.islice(elements, most)]
+
+
+def together(*works: Callable[[], Any]) -> list[Any]:
+    """Call functions in threads of their own; return what they returned."""
+    found: list[Any] = [None] * len(works)
+
+    def run(at: int) -> None:
+        found[at] = works[at]()
+
+    threads = [threading.Thread(target=run, args=(at,)) for at in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    return found
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        np.arange(6.0).reshape(2, 3)[:, ::2],
+        np.int64(7),
+        np.array(["2020-01-01"], "M8[s]"),
+        np.zeros((0, 3), np.float32),
+        np.array([(1, 2.5)], [("a", "i2"), ("b", "f8")]),
+        np.array([1, 2], ">i4"),
+        {"b": (np.uint8(3), "text", b"bytes"), "a": {"x": np.ones(5000)}},
+        Pair(np.bool_(True), np.array(["x", None], object)),
+        (),
+    ],
+    ids=repr,
+)
+def test_elements_cross_as_they_are(element: Any) -> None:
+    blobs, nbytes = written(element)
+    back = read([bytearray(blob) for blob in blobs], 3)
+
+    assert nbytes == sum(map(len, blobs))
+    assert isinstance(back, Made)
+    assert repr(back.value) == repr(element)
+    assert type(back.value) is type(element)
+    for leaf in flatten(back.value)[0]:
+        assert not isinstance(leaf, np.ndarray) or leaf.flags.writeable
+
+
+def test_two_consumers_have_each_element_once_and_the_job_ends_for_both() -> None:
+    with serving(td.Dataset.range(200)) as job:
+        first, second = together(lambda: numbers(job.one()), lambda: numbers(job.one()))
+
+        assert sorted(first + second) == list(range(200))
+        assert job.server.consumers() == 0
+
+
+def test_what_a_consumer_has_is_its_own() -> None:
+    with (
+        serving(td.Dataset.from_tensor_slices(np.arange(12.0).reshape(3, 4))) as job,
+        job.one() as it,
+    ):
+        first = next(it)
+        first += 1
+
+        assert first.tolist() == [1, 2, 3, 4]
+        assert next(it).tolist() == [4, 5, 6, 7]
+
+
+def fails_at_3(x: Any) -> Any:
+    if int(x) == 3:
+        raise LookupError(f"no {int(x)}")
+    return x
+
+
+def test_an_error_stands_at_its_place() -> None:
+    with serving(td.Dataset.range(6).map(fails_at_3)) as job, job.one() as it:
+        assert numbers(it, 3) == [0, 1, 2]
+        with pytest.raises(LookupError, match="no 3"):
+            next(it)
+        assert numbers(it) == [4, 5]
+
+
+def test_an_epoch_is_a_job_of_its_own() -> None:
+    with serving(td.Dataset.range(30).shuffle(30, seed=1)) as job:
+        ds = Dataset._of(job.plan())
+        first, second = numbers(ds), numbers(ds)
+
+        assert sorted(first) == sorted(second) == list(range(30))
+        assert first != second
+
+
+def test_a_state_goes_on_and_is_small() -> None:
+    with serving(td.Dataset.range(500)) as job:
+        with job.one("a") as it:
+            had = numbers(it, 300)
+            state = json.loads(json.dumps(it.state_dict()))
+            numbers(it, 50)  # these are given up
+        with job.one("a") as it:
+            it.load_state_dict(state)
+
+            assert numbers(it) == list(range(300, 500))
+    assert had == list(range(300))
+    assert len(json.dumps(state)) < 4096
+
+
+def test_states_of_all_are_merged_and_go_on_anywhere() -> None:
+    ds = td.Dataset.range(100).shuffle(100, seed=5).map(lambda x: x * 3).batch(2).unbatch()
+    whole = numbers(ds)
+    with serving(ds) as job, job.one("a") as a, job.one("b") as b:
+        had = numbers(a, 21) + numbers(b, 13) + numbers(a, 9)
+        merged = merge_states([a.state_dict(), b.state_dict()])
+    with serving(ds) as job, job.one() as a, job.one() as b, job.one() as c:
+        for each in (a, b, c):
+            each.load_state_dict(merged)
+        rest = list(itertools.chain(*together(*(partial(numbers, it) for it in (a, b, c)))))
+    for workers in (0, 1):
+        with Elements(ds._node, iteration=0, workers=workers) as it:
+            it.load_state_dict(alone(merged))
+            some = numbers(it, 3)
+            middle = it.state_dict()
+            assert sorted(had + some + numbers(it)) == sorted(whole)
+            it.load_state_dict(json.loads(json.dumps(middle)))
+            assert sorted(had + some + numbers(it)) == sorted(whole)
+
+    assert sorted(had + rest) == sorted(whole)
+
+
+def test_states_of_other_jobs_are_refused_with_words() -> None:
+    with serving(td.Dataset.range(10)) as job, job.one("a") as it:
+        next(it)
+        state = it.state_dict()
+        with (
+            job.one("a", name="k") as other,
+            pytest.raises(IncompatibleCheckpointError, match="'k' here, 'j' in the"),
+        ):
+            other.load_state_dict(state)
+    with (
+        serving(td.Dataset.range(11)) as job,
+        job.one("a") as it,
+        pytest.raises(IncompatibleCheckpointError, match=r"0 range.stop: 11 here, 10 in the state"),
+    ):
+        it.load_state_dict(state)
+    with serving(td.Dataset.range(10).shuffle(10)) as job, job.one("a") as it:
+        next(it)
+        random = it.state_dict()
+    with serving(td.Dataset.range(10).shuffle(10)) as job, job.one("b") as b, job.one("a") as it:
+        next(b)
+        it.load_state_dict(random)
+        with pytest.raises(CheckpointError, match="job 'j': the state is of another run"):
+            next(it)
+
+
+def test_a_second_consumer_of_one_name_takes_the_place_of_the_first() -> None:
+    with serving(td.Dataset.range(1000)) as job, job.one("a") as first, job.one("a") as second:
+        assert numbers(first, 2) == [0, 1]
+        assert len(numbers(second, 100)) == 100
+        with pytest.raises(CheckpointError, match="another consumer has joined this job as 'a'"):
+            numbers(first, 100)
+
+
+def test_a_dataset_without_order_has_no_numbers() -> None:
+    ds = td.Dataset.range(3).with_options(td.Options(deterministic=False))
+
+    with pytest.raises(ValueError, match="deterministic=False"):
+        JobServer(ds, credentials=OURS)
+
+
+def test_rounds_give_each_consumer_its_share_of_each_round() -> None:
+    with serving(td.Dataset.range(32), Dealing("rounds", consumers=3)) as job:
+        found = together(*(partial(numbers, job.one(str(i))) for i in range(3)))
+
+    assert found == [list(range(i, 30, 3)) for i in range(3)]  # the last round is not whole
+
+
+def test_trainers_of_a_window_each_have_everything() -> None:
+    dealing = Dealing("window", lag="wait", most=8)
+    with serving(td.Dataset.range(100), dealing) as job:
+        found = together(*(partial(numbers, job.one(f"t{i}")) for i in range(3)))
+        made = job.server.computed
+
+    assert max(len(each) for each in found) == 100
+    assert all(each == list(range(100))[-len(each) :] for each in found)
+    assert made == 100
+
+
+def test_a_trainer_that_is_slow_skips_and_is_told_how_many() -> None:
+    dealing = Dealing("window", most=8)
+    with (
+        serving(td.Dataset.range(200), dealing) as job,
+        job.one("slow") as slow,
+        job.one("quick") as quick,
+    ):
+        assert numbers(slow, 1) == [0]
+        assert numbers(quick, 150)[-1] == 149
+        with pytest.warns(
+            UserWarning, match=r"trainer 'slow' was too slow for \d+ elements of job 'j'"
+        ):
+            late = numbers(slow)
+
+        assert late == sorted(late)
+        assert late[-1] == 199
+        assert len(late) < 100
+
+
+def test_the_others_wait_for_a_trainer_if_they_are_to() -> None:
+    dealing = Dealing("window", lag="wait", most=8)
+    with (
+        serving(td.Dataset.range(100), dealing) as job,
+        job.one("slow") as slow,
+        job.one("quick") as quick,
+    ):
+        assert numbers(slow, 1) == [0]
+        rest, all_ = together(lambda: numbers(slow), lambda: numbers(quick))
+
+    assert rest == list(range(1, 100))
+    assert all_ == list(range(100))[-len(all_) :]  # it begins with what is there when it joins
+
+
+def test_a_trainer_goes_back_to_its_state() -> None:
+    dealing = Dealing("window", lag="wait", most=8)
+    with serving(td.Dataset.range(100), dealing) as job:
+        with job.one("a") as it:
+            numbers(it, 10)
+            state = it.state_dict()
+            numbers(it, 50)
+        with job.one("a") as it:
+            it.load_state_dict(state)
+
+            assert numbers(it) == list(range(10, 100))
+
+
+def test_what_is_made_ahead_is_bounded() -> None:
+    with serving(td.Dataset.range(1000), Dealing(most=6)) as job, job.one(ahead=2) as it:
+        numbers(it, 20)
+
+        assert job.server.computed <= 20 + 2 + 6 + 1
+
+
+def test_the_iterator_that_cannot_begin_is_an_error_of_its_consumers() -> None:
+    def begins() -> Any:
+        raise RuntimeError("no")
+
+    ds = td.Dataset.range(3).with_options(td.Options(worker_init=begins))
+    with serving(ds) as job, job.one() as it, pytest.raises(RuntimeError, match="no"):
+        next(it)

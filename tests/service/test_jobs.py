@@ -1,0 +1,516 @@
+"""Shared jobs: random schedules of everything that can go wrong, on real iterators.
+
+In the end every element must stand once in the history that survived: none missing, none twice. Where a job cannot know
+that any more it must say so; then the training goes back to its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import tundish as td
+from tundish.errors import CheckpointError
+from tundish.loader.run.iterator import Iterator
+from tundish.loader.service.claims import Claim, Common, Holding
+from tundish.loader.service.job import (
+    DealtElement,
+    Declined,
+    ElementRequest,
+    JoinAnew,
+    NothingMore,
+    NothingYet,
+    SharedJob,
+)
+from tundish.loader.service.merging import merge_claims
+from tundish.loader.service.ranges import holds, within
+
+N = 40
+LEASE_S = 10.0
+MOST_STEPS = 60_000
+
+
+def sometimes_fails(x: Any, rng: Any) -> int:
+    if int(x) % 37 == 5:
+        raise ValueError(f"element {int(x)}")
+    return int(x) * 1000 + int(rng.integers(1000))
+
+
+def dataset() -> td.Dataset:
+    ds = td.Dataset.range(3 * N).shuffle(None, seed=3).map(sometimes_fails, seed=5)
+    return ds.ignore_errors().batch(3).map(fails)
+
+
+def fails(batch: Any) -> Any:
+    if int(batch[0]) % 11 == 3:
+        raise ValueError(f"batch that begins with {int(batch[0])}")
+    return batch
+
+
+DS = dataset()
+
+
+def shown(value: Any) -> Any:
+    return str(value) if isinstance(value, Exception) else tuple(value.tolist())
+
+
+def all_of(it: Any) -> list[Any]:
+    found = []
+    while True:
+        try:
+            found.append(shown(next(it)))
+        except StopIteration:
+            return found
+        except ValueError as error:
+            found.append(str(error))
+
+
+def opened() -> Iterator:
+    return Iterator(DS._node, workers=0, base_seed=1)
+
+
+WANT = all_of(opened())
+
+
+@dataclass
+class Trainer:
+    """A consumer, and what its user has of it."""
+
+    holding: Holding
+    life: str = ""
+    got: list[Any] = field(default_factory=list)
+    saved: Any = None  # a state, and what had come by then
+    cut: bool = False
+    ended: bool = False
+    over: bool = False  # it had ended, and the job has begun again without it
+
+
+class Run:
+    """One random schedule."""
+
+    def __init__(self, seed: int, *, rounds: bool) -> None:
+        self.random = random.Random(seed)
+        self.rounds, self.counts = rounds, Counter[str]()
+        self.now, self.lives, self.names = 0.0, 0, 0
+        self.came: defaultdict[str, set[int]] = defaultdict(set)  # what ever came to which consumer
+        self.dead: set[int] = set()  # numbers that consumers had who never came back
+        self.unnoticed: list[tuple[str, str]] = []  # who is gone, and the job does not know yet
+        self.checkpoint: Any = None  # what all had at one step, and what had come by then
+        self.members = self.random.randrange(1, 5)
+        self.trainers: dict[str, Trainer] = {}
+        for index in range(self.members):
+            self.add(str(index))
+        self.start(again=False)
+
+    # -- the job and its iterator -------------------------------------------------------------
+
+    def start(self, *, again: bool) -> None:
+        self.job = SharedJob(
+            rounds=self.members if self.rounds else None,
+            most=self.random.choice([4, 8, 64]),
+            lease_s=LEASE_S,
+            again=again,
+            now=self.now,
+            every=self.random.choice([1, 4, 16]),
+        )
+        self.iterator: Any = None
+
+    def work(self) -> None:
+        order = self.job.order()
+        if order is None:
+            return
+        if order.begin:
+            self.iterator = opened()
+            if order.state is None:
+                self.job.began(order.turn, json.loads(json.dumps(self.iterator.state_dict())))
+            else:
+                self.iterator.load_state_dict(order.state)
+            self.counts["begun"] += 1
+            return
+        try:
+            value = next(self.iterator)
+        except StopIteration:
+            self.job.end(order.turn)
+            return
+        except ValueError as error:
+            value = error
+        state = self.iterator.state_dict() if self.random.random() < 0.4 else None
+        self.job.made(order.turn, value, 1, state)
+        self.counts["made"] += 1
+
+    # -- consumers ----------------------------------------------------------------------------
+
+    def add(self, name: str, state: Any = None, got: Any = ()) -> None:
+        trainer = Trainer(Holding(name, self.random.randrange(1, 4)), got=list(got))
+        if state is not None:
+            trainer.holding.load(Claim.from_json(json.loads(state)))
+        self.trainers[name] = trainer
+
+    def save(self, trainer: Trainer) -> None:
+        state = json.dumps(trainer.holding.dump(trainer.holding.mark()))
+        trainer.saved = state, list(trainer.got)
+
+    def talk(self, name: str) -> None:
+        """Let a consumer take, or say, one thing."""
+        trainer, holding = self.trainers[name], self.trainers[name].holding
+        if holding.ready and self.random.random() < 0.7:
+            number, value = holding.deliver()
+            trainer.got.append((number, shown(value)))
+            return
+        if trainer.cut or trainer.ended:
+            return
+        if not holding.joined:
+            self.lives += 1
+            trainer.life = str(self.lives)
+            claim = Claim.from_json(json.loads(json.dumps(holding.claim().to_json())))
+            answer: Any = self.job.join(claim, trainer.life, self.now)
+            if self.lost(trainer):
+                return
+            if answer is None:
+                holding.join()
+            else:
+                self.refused(answer)
+            return
+        request = holding.request() if holding.wants and not holding.waiting else None
+        ask = ElementRequest(request, holding.received, holding.kept)
+        answer = self.job.ask(name, trainer.life, ask)
+        if request is not None and self.random.random() < 0.3:  # it is asked twice
+            same = self.job.ask(name, trainer.life, ask)
+            assert getattr(answer, "number", None) == getattr(same, "number", None)
+        if self.lost(trainer):
+            return
+        match answer:
+            case Declined():
+                self.refused(answer)
+                return
+            case JoinAnew():
+                trainer.holding.joined = False
+                return
+            case DealtElement(number, value, told):
+                assert request is not None
+                self.came[name].add(number)
+                holding.came(request, number, value, told)
+            case NothingMore():
+                holding.ended = True
+            case NothingYet():
+                if request is not None:
+                    holding.unasked()
+        if answer != NothingYet(heard=False):
+            holding.heard(ask.received)
+        if holding.done:
+            trainer.ended = True
+            self.job.leave(name, trainer.life)
+
+    def lost(self, trainer: Trainer) -> bool:
+        if self.random.random() > 0.08:
+            return False
+        self.counts["lost answers"] += 1
+        trainer.holding.joined = False
+        return True
+
+    def refused(self, answer: Declined) -> None:
+        """Let all go back to the last checkpoint, as its message says."""
+        self.counts["refused"] += 1
+        self.go_back(merged=not self.rounds and self.random.random() < 0.5)
+
+    # -- what goes wrong ----------------------------------------------------------------------
+
+    def go_back(self, *, merged: bool) -> None:
+        self.counts["gone back"] += 1
+        self.dead = set()
+        for name, trainer in self.trainers.items():  # they are noticed at once, or later
+            self.unnoticed.append((name, trainer.life))
+        self.notice(0.7)
+        if self.checkpoint is None:
+            for name in list(self.trainers):
+                self.add(name)
+            self.start(again=False)
+            return
+        states, gots = self.checkpoint
+        merged = merged or "" in states
+        keeps = self.random.random() < 0.5 and not merged
+        merged = merged or (self.rounds and self.random.random() < 0.3)
+        if merged:
+            base = merge_claims([Claim.from_json(json.loads(s)) for s in states.values()])
+            state = json.dumps(Claim("", base).to_json())
+            members = self.random.randrange(1, 5)
+            keeps = not self.rounds or members == self.members
+            self.members = members
+            self.trainers = {}
+            names = (
+                [str(i) for i in range(members)]
+                if self.rounds
+                else [self.new() for _ in range(members)]
+            )
+            for name in names:
+                self.add(name, state)
+            self.trainers[names[0]].got = [e for got in gots.values() for e in got]
+            for trainer in self.trainers.values():
+                trainer.saved = (state, list(trainer.got))
+            self.checkpoint = {"": state}, {"": list(self.trainers[names[0]].got)}
+            self.counts["merged"] += 1
+        else:
+            self.trainers = {}
+            for name, state in states.items():
+                self.add(name, state, gots[name])
+                self.trainers[name].saved = (state, list(gots[name]))
+        if not keeps:
+            self.start(again=self.random.random() < 0.5)
+
+    def notice(self, probability: float) -> None:
+        for each in list(self.unnoticed):
+            if self.random.random() < probability:
+                self.unnoticed.remove(each)
+                self.job.cut(*each, self.now)
+
+    def new(self) -> str:
+        self.names += 1
+        return f"c{self.names}"
+
+    def happen(self) -> None:
+        """Let something happen that is no consumer's own."""
+        what = self.random.random()
+        name = self.random.choice(list(self.trainers))
+        trainer = self.trainers[name]
+        if what < 0.15:
+            self.counts["job crashes"] += 1
+            self.start(again=self.random.random() < 0.8)
+            for each in self.trainers.values():
+                each.over = each.over or each.ended
+                if self.random.random() < 0.5:  # others notice when they ask
+                    each.holding.joined = False
+        elif what < 0.45:  # a checkpoint of all, or of one
+            for each in self.trainers.values():
+                self.save(each)
+            states = {n: t.saved[0] for n, t in self.trainers.items()}
+            gots = {n: t.saved[1] for n, t in self.trainers.items()}
+            try:
+                merge_claims([Claim.from_json(json.loads(s)) for s in states.values()])
+            except CheckpointError:  # one has gone back, and others have not heard of it yet
+                self.counts["checkpoints that do not fit"] += 1
+                return
+            self.checkpoint = None if self.dead else (states, gots)
+            self.counts["checkpoints"] += 1
+        elif what < 0.5:
+            self.save(trainer)
+        elif what < 0.62:
+            self.counts["cut off"] += 1
+            trainer.cut, trainer.holding.joined = True, False
+            self.job.cut(name, trainer.life, self.now)
+        elif what < 0.72:
+            self.counts["killed, back with its state"] += 1
+            self.job.cut(name, trainer.life, self.now)
+            self.add(name, *(trainer.saved or (None, ())))
+            self.trainers[name].saved = trainer.saved
+        elif what < 0.76 and len(self.trainers) > 1 and not self.rounds:
+            self.counts["killed for ever"] += 1
+            self.job.cut(name, trainer.life, self.now)
+            del self.trainers[name]
+            # What it had, was about to deliver, or had before it went back may count as had.
+            self.dead |= {number for number, _ in trainer.got} | self.came[name]
+            self.checkpoint = None  # a training that goes on without one of its trainers
+        elif what < 0.82 and not self.rounds and len(self.trainers) < 5:
+            self.counts["joined"] += 1
+            self.add(self.new())
+            self.checkpoint = None
+        elif what < 0.9:
+            self.go_back(merged=not self.rounds and self.random.random() < 0.5)
+        else:
+            self.now += LEASE_S * self.random.random()
+
+    def step(self) -> None:
+        self.now += 0.01
+        self.notice(0.01)
+        what = self.random.random()
+        if what < 0.3:
+            self.work()
+        elif what < 0.985:
+            name = self.random.choice(list(self.trainers))
+            trainer = self.trainers[name]
+            if trainer.cut and self.random.random() < 0.02:
+                trainer.cut = False
+            self.talk(name)
+        else:
+            self.happen()
+        self.job.tick(self.now)
+
+    def go(self) -> None:
+        for _ in range(MOST_STEPS):
+            if all(trainer.ended for trainer in self.trainers.values()):
+                break
+            self.step()
+        else:
+            raise AssertionError("it came to no end")
+        self.compare()
+        self.compare_alone()
+
+    # -- what must hold -----------------------------------------------------------------------
+
+    @property
+    def want(self) -> list[Any]:
+        return list(enumerate(WANT))
+
+    def compare(self) -> None:
+        got = sorted(each for trainer in self.trainers.values() for each in trainer.got)
+        want = self.want
+        there = [
+            n for trainer in self.trainers.values() if not trainer.over for n, _ in trainer.got
+        ]
+        assert len(set(there)) == len(there), "twice"
+        missing = [each for each in want if each not in got]
+        if self.rounds:  # a round that is not whole is nobody's
+            assert len(missing) < self.members
+        else:
+            assert not [number for number, _ in missing if number not in self.dead]
+        assert not [each for each in got if each not in want]
+
+    def compare_alone(self) -> None:
+        if self.checkpoint is None:
+            return
+        states, gots = self.checkpoint
+        base = merge_claims([Claim.from_json(json.loads(s)) for s in states.values()])
+        it = opened()
+        if base.state is not None:
+            it.load_state_dict(dict(base.state))
+        rest = list(enumerate(all_of(it), base.at))
+        had = within(base.ahead, base.low)
+        rest = [each for each in rest if each[0] >= base.low and not holds(had, each[0])]
+        got = [each for got in gots.values() for each in got]
+        assert sorted(got + rest) == self.want
+
+
+def run_all(count: int, *, rounds: bool, first: int = 0) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for seed in range(first, first + count):
+        run = Run(seed, rounds=rounds)
+        try:
+            run.go()
+        except Exception as error:
+            error.add_note(f"schedule {seed}, rounds={rounds}: {dict(run.counts)}")
+            raise
+        total += run.counts
+    return total
+
+
+KINDS = pytest.mark.parametrize("rounds", [False, True], ids=["shared", "rounds"])
+
+
+@KINDS
+def test_nothing_is_missing_and_nothing_comes_twice(rounds: bool) -> None:
+    counts = run_all(100, rounds=rounds)
+
+    assert counts["job crashes"] > 80
+    assert counts["killed, back with its state"] > 40
+
+
+@pytest.mark.thorough
+@KINDS
+def test_many_schedules(rounds: bool) -> None:
+    run_all(1500, rounds=rounds, first=1000)
+
+
+def forget_who_was_there(self: SharedJob, now: float) -> None:
+    """Deal as soon as one consumer has joined."""
+    self._began = now - 2 * LEASE_S
+    SETTLE(self, now)
+
+
+def believe(self: SharedJob, claim: Claim) -> None:
+    """Forget what a consumer says that it has had."""
+    self.members[claim.consumer].refused = None
+
+
+def know_everybody(self: SharedJob, consumer: str, life: str, ask: ElementRequest) -> Any:
+    """Answer consumers of the job before this one as if they had joined."""
+    if consumer not in self.members:
+        self.join(Claim(consumer), life, 0.0)
+    return ASK(self, consumer, life, ask)
+
+
+def tell_nobody(self: SharedJob, number: int) -> None:
+    """Leave what a consumer gives up with it."""
+
+
+SETTLE, ASK = SharedJob._settle, SharedJob.ask
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("_settle", forget_who_was_there),
+        ("_apply", believe),
+        ("_free", tell_nobody),
+        ("ask", know_everybody),
+    ],
+    ids=["barrier", "claims", "freeing", "epoch"],
+)
+def test_a_broken_job_is_caught(name: str, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SharedJob, name, broken)
+
+    with pytest.raises((AssertionError, CheckpointError)):
+        run_all(300, rounds=False)
+
+
+def claim(name: str, low: int, had: Any = (), **fields: Any) -> Claim:
+    return Claim(name, Common(low, **{"state": {"seed": 1}, **fields}), tuple(had))
+
+
+def test_states_of_different_steps_are_not_merged() -> None:
+    first = claim("a", 4, counts={"a": 2, "b": 2}, members=("a", "b"))
+    older = claim("b", 1, counts={"a": 1}, members=("a", "b"))
+
+    with pytest.raises(CheckpointError, match="'b' has had 0 of the first 4 elements in its own"):
+        merge_claims([first, older])
+    with pytest.raises(CheckpointError, match="the states of consumers 'b' are missing"):
+        merge_claims([first])
+    with pytest.raises(CheckpointError, match="two of the states are of consumer 'a'"):
+        merge_claims([first, first])
+
+
+def test_merged_states_have_low_water_and_the_ranges_above_it() -> None:
+    members = {"members": ("a", "b"), "counts": {"a": 2, "b": 2}, "at": 3}
+    merged = merge_claims(
+        [claim("a", 4, [(4, 5), (7, 9)], **members), claim("b", 4, [(5, 6)], **members)]
+    )
+
+    assert (merged.low, merged.ahead, merged.at) == (6, ((7, 9),), 3)
+    assert merge_claims([Claim("", merged)]) == merged
+
+
+def test_a_consumer_that_comes_back_after_its_lease_goes_on() -> None:
+    job, a, b = SharedJob(lease_s=1.0), Holding("a"), Holding("b")
+    for holding in (a, b):
+        assert job.join(holding.claim(), holding.consumer, 0.0) is None
+        holding.join()
+    order = job.order()
+    assert order is not None
+    job.began(order.turn, {"seed": 1})
+    for value in "xyz":
+        job.made(order.turn, value)
+
+    for _ in range(2):  # the job hears that 0 has come, and not that 1 has
+        request = a.request()
+        ask = ElementRequest(request, a.received, a.kept)
+        answer = job.ask("a", "a", ask)
+        assert isinstance(answer, DealtElement)
+        a.came(request, answer.number, answer.value, answer.told)
+        a.heard(ask.received)
+    job.cut("a", "a", 0.0)
+    assert a.deliver() == (0, "x")
+    assert not a.ready  # somebody else may get it, once the lease has run out
+    job.tick(1.0)
+    taken = job.ask("b", "b", ElementRequest(b.request(), 0, 0))
+    assert isinstance(taken, DealtElement)
+    assert taken.number == 1
+
+    assert job.join(a.claim(), "a again", 2.0) is None
+    a.join()
+    answer = job.ask("a", "a again", ElementRequest(a.request(), a.received, a.kept))
+    assert isinstance(answer, DealtElement)
+    assert answer.number == 2
+    assert isinstance(job.ask("a", "a", ElementRequest(None, 0, 0)), Declined)
