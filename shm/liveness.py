@@ -97,6 +97,10 @@ class Poller:
                 ready.append((tokens[fd], bool(events & ~_WRITE), bool(events & _WRITE)))
         return ready
 
+    def fileno(self) -> int | None:
+        """Return a descriptor that is readable when something is ready; None where the system has none."""
+        return self._poll.fileno() if self._wakes and not self._closed else None
+
     def close(self) -> None:
         """Release the kernel's object. Safe to call twice, and in a forked child."""
         self._tokens.clear()

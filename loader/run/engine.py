@@ -6,7 +6,7 @@ import math
 import os
 import threading
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from operator import length_hint
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,8 @@ from tundish.shm.budget import usable_cores
 from tundish.spec import copy_element, nbytes_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tundish.loader.plan.options import Options
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Machine
@@ -64,9 +66,12 @@ class Engine:
         True if its statistics have been added to those of the iterator's earlier engines.
     reporter : Reporter
         Reports statistics; taken over from the iterator's earlier engine.
+    waits : bool
+        False to raise `NotReady` in place of waiting for workers: the caller waits, for `wakes` among others.
     """
 
     begun = idle = past = False
+    waits = True
     given: int = 0
     alone: float = 0
     _tries = 1
@@ -138,6 +143,15 @@ class Engine:
             The number of elements of the last `several` that have not been delivered.
         """
         raise NotImplementedError
+
+    def marked(self, left: int = 0) -> Callable[[], Any]:
+        """Return a function that returns what `position` would now, at any later time."""
+        position = self.position(left)
+        return lambda: position
+
+    def wakes(self) -> int | None:
+        """Return a descriptor that is readable when `pump` has something to do; None if there is none."""
+        return None
 
     def save(self) -> None:
         """Make durable everything that has passed a snapshot, if it is written here."""
@@ -407,6 +421,12 @@ class InlineEngine(Engine):
             self._uncount()
         if self.begun:
             self._cut = True
+
+    def marked(self, left: int = 0) -> Callable[[], Any]:
+        if self._cut:
+            return super().marked(left)
+        network: Any = self._network
+        return partial(network.dump, network.mark(left) if left else network.mark())
 
     def position(self, left: int = 0) -> Any:
         network = self._network

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.chunk import at_once, taken
@@ -212,6 +213,8 @@ class ParallelEngine(Engine):
         assert pool is not None
         if coordinator.goes_on():
             return
+        if not self.waits:
+            raise NotReady
         try:
             coordinator.wait(self._ledger)
         except BaseException:
@@ -261,7 +264,14 @@ class ParallelEngine(Engine):
         network: Any = self._network
         return network.dump(network.mark(left) if self._mark is None else self._mark)
 
+    def marked(self, left: int = 0) -> Callable[[], Any]:
+        network: Any = self._network
+        return partial(network.dump, network.mark(left) if self._mark is None else self._mark)
+
     # -- around --------------------------------------------------------------------------------
+
+    def wakes(self) -> int | None:
+        return self._pool.fileno() if self._pool is not None else None
 
     @property
     def starting(self) -> int:

@@ -373,6 +373,10 @@ class Pool:
 
     # -- waiting -------------------------------------------------------------------------------
 
+    def fileno(self) -> int | None:
+        """Return a descriptor that is readable when `pump` has something to do; None where there is none."""
+        return self._poller.fileno()
+
     def pump(self, timeout_s: float | None = 0.0) -> None:
         """Process workers' answers.
 

@@ -1,0 +1,86 @@
+"""An iterator for a process that waits for other things as well: it never waits for workers itself."""
+
+from __future__ import annotations
+
+from operator import length_hint
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.plan.node import global_seed, set_seed
+from tundish.loader.protocols.items import NotReady
+from tundish.loader.run.iterator import Iterator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.loader.protocols.operator import Operator
+
+__all__ = ["NotReady", "PolledIterator"]
+
+
+class PolledIterator:
+    """An iterator whose caller waits for its workers.
+
+    Parameters
+    ----------
+    node : Operator
+        The plan.
+    iteration, seed, graph_seed, position
+        Where it begins: what a state holds. A position of None is the start.
+    """
+
+    def __init__(
+        self,
+        node: Operator,
+        *,
+        iteration: int,
+        seed: int,
+        graph_seed: int | None,
+        position: Any,
+    ) -> None:
+        before = global_seed()
+        if before != graph_seed:
+            set_seed(graph_seed)
+        try:
+            self._iterator = Iterator(node, iteration=iteration, base_seed=seed, position=position)
+        finally:
+            if before != graph_seed:
+                set_seed(before)
+
+    def next(self) -> Any:
+        """Return the next element.
+
+        Raises
+        ------
+        NotReady
+            Workers have not computed it yet: wait until `wakes` is readable, then ask again.
+        StopIteration
+            There is none.
+        """
+        (engine,) = self._iterator._box  # noqa: SLF001 - the same folder's
+        engine.waits = False
+        return next(self._iterator)
+
+    @property
+    def failed_element(self) -> bool:
+        """True if the error that `next` raised last stood in the place of an element."""
+        (engine,) = self._iterator._box  # noqa: SLF001 - the same folder's
+        return engine.given < 0
+
+    def pump(self) -> None:
+        """Take in what workers have answered, and hand out more."""
+        self._iterator.pump()
+
+    def wakes(self) -> int | None:
+        """Return a descriptor that is readable when `pump` has something to do; None if there is none."""
+        (engine,) = self._iterator._box  # noqa: SLF001 - the same folder's
+        return engine.wakes()
+
+    def marked(self) -> Callable[[], Any]:
+        """Return a function that returns the position after the last element, at any later time."""
+        it = self._iterator
+        (engine,) = it._box  # noqa: SLF001 - the same folder's
+        return engine.marked(it._left + length_hint(it._ready))  # noqa: SLF001 - the same folder's
+
+    def close(self) -> None:
+        """End the workers."""
+        self._iterator.close()
