@@ -32,7 +32,7 @@ _UNITS |= {f"{p}{b}": 1000**i for i, p in enumerate("KMGT", 1) for b in ("", "B"
 _UNITS |= {f"{p}IB": 1024**i for i, p in enumerate("KMGT", 1)}
 
 # What launchers call the number of processes they have started on this machine.
-_RANK_VARIABLES = (
+RANK_VARIABLES = (
     "LOCAL_WORLD_SIZE",
     "SLURM_NTASKS_PER_NODE",
     "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -123,7 +123,7 @@ def parse_bytes(size: str | int) -> int:
 
 def local_ranks(environ: Mapping[str, str] = os.environ) -> int:
     """Return how many processes of this job a launcher has started on this machine; 1 if unknown."""
-    for name in _RANK_VARIABLES:
+    for name in RANK_VARIABLES:
         text = environ.get(name, "")
         if text.isascii() and text.isdigit() and int(text) > 0:
             return int(text)

@@ -1,0 +1,95 @@
+"""A dataset as a host process knows it: its description, the digest of it, and the dataset itself as a payload."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.evaluating.describing import describe_pipeline
+from tundish.loader.run.starting.control import scratch_file
+from tundish.loader.run.starting.payload import pack
+from tundish.loader.run.starting.settings import values_now
+from tundish.loader.run.state import describe_plan
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Operator
+
+_SHOWN = 200
+
+
+class HostedPlan:
+    """A plan that several processes have, each its own copy.
+
+    Parameters
+    ----------
+    root : Operator
+        The plan.
+    name : str
+        The name of the host process, for errors.
+    """
+
+    def __init__(self, root: Operator, name: str) -> None:
+        self.root, self._name = root, name
+
+    @cached_property
+    def description(self) -> list[Any]:
+        """The plan as JSON: its operators, and the fingerprints of what their functions and sources hold."""
+        operators = json.loads(json.dumps(describe_plan(self.root), default=str))
+        try:
+            entries = describe_pipeline(self.root)
+        except Exception:  # noqa: BLE001 - what has no fingerprint is compared by its structure alone
+            entries = []
+        return [operators, json.loads(json.dumps(entries, default=str))]
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the description."""
+        text = json.dumps(self.description, sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def difference(self, there: bytes) -> str:
+        """Return the text of the error that a host process runs another dataset."""
+        ours, theirs = self.description, json.loads(there)
+        names = [[name for name, _ in each[0]] for each in (ours, theirs)]
+        if names[0] != names[1]:
+            told = [
+                f"operators here:  {' -> '.join(names[0])}",
+                f"operators there: {' -> '.join(names[1])}",
+            ]
+        else:
+            told = [
+                f"{name}#{at}.{key}: {str(mine.get(key))[:_SHOWN]} here, {str(other.get(key))[:_SHOWN]} there"
+                for at, ((name, mine), (_, other)) in enumerate(
+                    zip(ours[0], theirs[0], strict=True)
+                )
+                for key in sorted(mine.keys() | other.keys())
+                if mine.get(key) != other.get(key)
+            ]
+        if not told:  # what a function uses, or what a source holds
+            told = [
+                f"{mine.get('op')}#{at}: what its functions use, or its arrays or files hold, is not the same"
+                for at, (mine, other) in enumerate(zip(ours[1], theirs[1], strict=False))
+                if mine != other
+            ] or ["what its functions or sources hold is not the same"]
+        return (
+            f"the host process {self._name!r} runs another dataset: give each dataset a name of its own, or "
+            "wait until the consumers of the other have left\n  " + "\n  ".join(told)
+        )
+
+    @contextlib.contextmanager
+    def packed(self) -> Iterator[tuple[int, int]]:
+        """Write the dataset and its description to files; give their descriptors."""
+        payload = pack([("the process's settings", values_now()), ("the dataset", self.root)])
+        try:
+            description = scratch_file(json.dumps(self.description).encode())
+            try:
+                yield payload.fd, description
+            finally:
+                os.close(description)
+        finally:
+            payload.close()

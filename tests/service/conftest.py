@@ -1,0 +1,37 @@
+"""A runtime folder for host processes of each test's own."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.service.hosted import forked_host, host_pids, until
+
+from tundish.loader.service import hoststarting
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A runtime folder of the test's own, in which nothing is left, and no host process."""
+    above = Path(tempfile.mkdtemp(prefix="td-host-"))
+    folder = above / "run"
+    monkeypatch.setenv("TUNDISH_RUNTIME_DIR", str(folder))
+    before = {*MEMORY.iterdir()}
+    yield folder
+    until(lambda: not host_pids(folder), "a host process is left")
+    left = list(folder.iterdir()) if folder.exists() else []
+    shutil.rmtree(above)
+    assert not left
+    assert not [path for path in {*MEMORY.iterdir()} - before if "tundish" in path.name]
+
+
+@pytest.fixture
+def forks_hosts(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Host processes are forks of the test's process, which begin at once."""
+    monkeypatch.setattr(hoststarting, "start_host", forked_host)
+    return runtime

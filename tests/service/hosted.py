@@ -1,0 +1,169 @@
+"""Consumers of a host process for tests: elements that carry a checksum of themselves, and forked consumers."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import pickle
+import signal
+import time
+import traceback
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tundish as td
+from tundish.loader.service import hostserver
+from tundish.loader.service.host import HostedDataset, host
+from tundish.loader.service.hostfolder import HostFolder
+from tundish.loader.service.hostlink import HostSettings
+
+ROWS, SIDE = 4, 160  # an element of a batch: 100 KiB
+GONE_S = 20.0
+
+
+def checked_row(i: Any) -> dict[str, Any]:
+    """Return an element that says what it is, with a checksum."""
+    data = np.random.default_rng(int(i)).integers(0, 256, (SIDE, SIDE, 4), np.uint8)
+    return {"i": np.int64(i), "data": data, "crc": np.uint32(zlib.crc32(data.data))}
+
+
+def checked(elements: int = 40, workers: int | None = None) -> td.Dataset:
+    """Return a dataset of batches of such elements."""
+    return td.Dataset.range(elements).map(checked_row, num_parallel_calls=workers).batch(ROWS)
+
+
+def is_torn(batch: dict[str, Any]) -> bool:
+    """Return True if what a batch holds is not what was computed."""
+    return any(
+        zlib.crc32(row.data) != crc for row, crc in zip(batch["data"], batch["crc"], strict=True)
+    )
+
+
+def firsts(batch: dict[str, Any]) -> list[int]:
+    """Return the numbers of a batch's elements."""
+    found: list[int] = batch["i"].tolist()
+    return found
+
+
+def hosted(
+    name: str, elements: int = 40, workers: int | None = None, **given: Any
+) -> HostedDataset:
+    """Return the dataset, shared."""
+    return host(checked(elements, workers), name, **{"linger": 0.2, **given})
+
+
+def until(holds: Callable[[], object], what: str, timeout_s: float = GONE_S) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
+
+
+def host_pids(folder: Path) -> list[int]:
+    """Return the ids of the host processes that listen in a folder."""
+    found = []
+    mark = f"TUNDISH_RUNTIME_DIR={folder}".encode()
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            with contextlib.suppress(OSError):
+                started = b"hostserver" in (process / "cmdline").read_bytes()
+                if started and mark in (process / "environ").read_bytes().split(b"\0"):
+                    found.append(int(process.name))
+                named = (process / "comm").read_bytes() == b"tundish-host\n"
+                if named and (process / "cwd").readlink() == folder:
+                    found.append(int(process.name))
+    return sorted({*found})
+
+
+def forked_host(folder: HostFolder, settings: HostSettings, log: int) -> None:
+    """Stand in for `start_host`: a fork of this process is the host process, which takes a second less."""
+    told = {"window": settings.window, "linger": settings.linger, "consumers": settings.consumers}
+    with folder.listen(settings.name) as listener:
+        middle = os.fork()
+        if middle == 0:
+            if os.fork() == 0:
+                try:
+                    os.chdir(folder.path)
+                    for each in list(
+                        Path("/proc/self/fd").iterdir()
+                    ):  # others' connections, tests' pipes
+                        with contextlib.suppress(OSError):
+                            fd, whose = int(each.name), str(each.readlink())
+                            if (
+                                fd > 2
+                                and fd != listener.fileno()
+                                and whose[:5] in {"socke", "pipe:"}
+                            ):
+                                os.close(fd)
+                    faulthandler.disable()
+                    hostserver.main(listener.fileno(), log, settings.name, json.dumps(told))
+                except BaseException:  # noqa: BLE001 - it never returns to the tests
+                    traceback.print_exc()
+            os._exit(0)
+        os.waitpid(middle, 0)
+
+
+def descriptors(pid: int | None) -> int:
+    """Return how many descriptors a process has open."""
+    return len(list(Path(f"/proc/{pid or 'self'}/fd").iterdir()))
+
+
+def end_of(pid: int) -> bool:
+    """Return True if a process is gone, or a zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:
+        return True
+    return state in b"ZX"
+
+
+class Consumer:
+    """A forked process that calls a function, and sends what it gives, one by one."""
+
+    def __init__(self, function: Callable[..., Iterator[Any]], *args: Any, **given: Any) -> None:
+        reading, writing = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 1
+            try:
+                os.close(reading)
+                with os.fdopen(writing, "wb") as file:
+                    for each in function(*args, **given):
+                        pickle.dump(each, file)
+                        file.flush()
+                status = 0
+            except BaseException:  # noqa: BLE001 - it never returns to the tests
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        os.close(writing)
+        self._file = os.fdopen(reading, "rb")
+
+    def next(self) -> Any:
+        """Return the next thing that it sends."""
+        return pickle.load(self._file)
+
+    def rest(self) -> list[Any]:
+        """Return everything that it still sends, until it ends."""
+        found = []
+        with contextlib.suppress(EOFError, pickle.UnpicklingError):
+            while True:
+                found.append(pickle.load(self._file))
+        self.wait()
+        return found
+
+    def kill(self) -> None:
+        """Kill it."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Wait for its end, and return its exit status."""
+        self._file.close()
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
