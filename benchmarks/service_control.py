@@ -20,15 +20,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+import tundish as td
 from tundish.loader.service.calling import Later
 from tundish.loader.service.client import DispatcherClient
 from tundish.loader.service.datasets import DatasetsInMemory
 from tundish.loader.service.dispatching import Dispatching, Patience
+from tundish.loader.service.engine import AgentOrder
 from tundish.loader.service.journal import LocalJournal, NoJournal
 from tundish.loader.service.localengine import LocalEngine, local_fleet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 AGENTS, TRAINERS = 1000, 256
 BOUND_S = 30.0
@@ -138,8 +144,6 @@ def dispatcher(stack: ExitStack, port: int, folder: str) -> subprocess.Popen[str
 
 def back(rounds: int) -> dict[str, float]:
     """SIGKILL of the dispatcher until its successor, started at once, answers with all agents, datasets and seats."""
-    from tundish.loader.service.engine import AgentOrder
-
     times, looks = [], []
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -190,6 +194,47 @@ def back(rounds: int) -> dict[str, float]:
     }
 
 
+def work(number: int) -> Array:
+    time.sleep(0.002)
+    return np.full(1000, number)
+
+
+def trained(*, kill: bool) -> float:
+    """The longest wait of a trainer for a batch; with `kill` the dispatcher is gone for a quarter of the run."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        port = free_port()
+        target = f"tcp://127.0.0.1:{port}"
+        process = dispatcher(stack, port, folder)
+        engine = LocalEngine()
+        stack.callback(engine.close)
+        names = engine.start(AgentOrder(target), 2)
+        stack.callback(lambda: engine.stop(names))
+        client = stack.enter_context(DispatcherClient(target))
+        until(lambda: len(client.agents()) == 2)
+        data = td.Dataset.range(3000).map(work, num_parallel_calls=2).batch(8)
+        gaps, got = [], []
+        last = time.perf_counter()
+        for k, batch in enumerate(data.apply(td.service.distribute("distributed_epoch", target))):
+            gaps.append(time.perf_counter() - last)
+            got.append(batch[:, 0].copy())
+            if kill and k == 100:
+                process.kill()
+                process.wait()
+            if kill and k == 200:
+                dispatcher(stack, port, folder)
+            last = time.perf_counter()
+        assert (np.concatenate(got) == np.arange(3000)).all()
+    return max(gaps[5:]) * 1e3
+
+
+def stalls(rounds: int) -> dict[str, float]:
+    """The longest wait of a trainer with and without a dispatcher that is killed, in turns."""
+    found = [(trained(kill=False), trained(kill=True)) for _ in range(rounds)]
+    without, killed = (statistics.median(each) for each in zip(*found, strict=True))
+    return {"longest_wait_ms": without, "longest_wait_dispatcher_killed_ms": killed}
+
+
 def replaced(rounds: int) -> dict[str, float]:
     """SIGKILL of an agent until another is there."""
     import psutil
@@ -219,10 +264,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")
     given = parser.parse_args()
-    found = {**journal(), **control(), **back(given.rounds), **replaced(given.rounds)}
+    found = {**journal(), **control(), **back(given.rounds)}
+    found |= {**replaced(given.rounds), **stalls(min(given.rounds, 3))}
     for name, value in found.items():
         target = f"   (target: < {TARGETS[name]:g})" if name in TARGETS else ""
-        print(f"{name:28} {value:10.3f}{target}")
+        print(f"{name:34} {value:10.3f}{target}")
     if given.json:
         Path(given.json).write_text(json.dumps(found, indent=1) + "\n")
     return 0

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from tests.service.listeners import free_port
 
+import tundish as td
 from tundish.errors import IncompatibleJobError
 from tundish.loader.service.client import DispatcherClient, DispatcherPlaces
 from tundish.loader.service.configs import DispatcherConfig, WorkerConfig
@@ -25,6 +26,7 @@ from tundish.loader.service.credentials import Credentials, parse_address
 from tundish.loader.service.dispatchserver import DispatchServer
 from tundish.loader.service.hosting import HostedJob, JobOrder
 from tundish.loader.service.joining import Joining
+from tundish.loader.service.workerserver import WorkerServer
 
 BOUND_S = 20.0
 
@@ -325,6 +327,29 @@ def test_a_dispatcher_that_is_killed_again_and_again(stack: ExitStack, tmp_path:
         assert status["wanted"] == round_
         assert places.addresses() == seats
     assert longest < 0.05
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def test_a_trainer_goes_on_while_the_dispatcher_is_gone(stack: ExitStack, tmp_path: Path) -> None:
+    """It gets the same elements, and waits for nobody."""
+    port = free_port()
+    target = f"tcp://127.0.0.1:{port}"
+    process = dispatcher_process(stack, port, tmp_path)
+    for _ in range(2):
+        stack.enter_context(WorkerServer(WorkerConfig(target, cores=1)))
+    data = td.Dataset.range(2000).map(square, num_parallel_calls=2).batch(10)
+    found = []
+    for k, batch in enumerate(data.apply(td.service.distribute("distributed_epoch", target))):
+        found += batch.tolist()
+        if k in {40, 120}:
+            process.kill()
+            process.wait()
+        if k in {80, 160}:
+            process = dispatcher_process(stack, port, tmp_path)
+    assert found == [number * number for number in range(2000)]
 
 
 def has_more(found: list[str], count: int) -> bool:
