@@ -1,0 +1,207 @@
+"""Pipelines whose workers an agent has started: in another folder, without this process's path, with certificates."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import psutil
+import pytest
+from tests.service.certificates import Authority
+from tests.service.listeners import OURS, TOKEN
+
+import tundish as td
+from tundish.loader.run import parallelengine
+from tundish.loader.service.agent import Agent
+from tundish.loader.service.credentials import Address, Credentials
+from tundish.loader.service.dialing import Refused
+from tundish.loader.service.seats import remote_recruiting
+
+AGENT = """
+import sys
+from tundish.loader.service.agent import Agent
+from tundish.loader.service.credentials import Credentials, TlsFiles
+agent = Agent("127.0.0.1", 0, Credentials(sys.argv[1].encode(), TlsFiles.from_environment()))
+print(agent.address[1], flush=True)
+agent.serve()
+"""
+
+
+class FixedPlaces:
+    """Places that do not change."""
+
+    def __init__(self, addresses: Sequence[Address], credentials: Credentials) -> None:
+        self.list, self.credentials = list(addresses), credentials
+        self.failures: list[OSError] = []
+
+    def addresses(self) -> Sequence[Address]:
+        return self.list
+
+    def failed(self, address: Address, error: OSError) -> None:
+        self.failures.append(error)
+
+
+@contextlib.contextmanager
+def workers_there(places: FixedPlaces, **changes: Any) -> Iterator[None]:
+    """Have the workers of iterators that begin in here at these places."""
+    module: Any = parallelengine
+    crew_of, recruiting = module.crew_of, remote_recruiting(places)
+
+    def hired(*args: Any, **kwargs: Any) -> Any:
+        return replace(crew_of(*args, **kwargs), recruiting=recruiting, **changes)
+
+    with patch.object(module, "crew_of", hired):
+        yield
+
+
+@contextlib.contextmanager
+def far_agent(folder: Path, credentials: Credentials = OURS) -> Iterator[tuple[int, Address]]:
+    """An agent that is a process of its own, in another folder, which finds none of these tests by itself."""
+    environ = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    if credentials.tls is not None:
+        for name, path in vars(credentials.tls).items():
+            environ[f"TUNDISH_SERVICE_TLS_{name.upper()}"] = path
+    command = [sys.executable, "-c", AGENT, TOKEN.decode()]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environ, cwd=folder
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.pid, ("127.0.0.1", int(process.stdout.readline()))
+        finally:
+            process.kill()
+
+
+def image(n: int) -> dict[str, Any]:
+    size = 40 + n % 3
+    return {
+        "image": np.full((200, 300, 3), n % 251, np.uint8),
+        "name": f"number {n}",
+        "box": np.arange(size, dtype=np.float32) * n,
+    }
+
+
+def pipeline() -> td.Dataset:
+    ds = td.Dataset.range(60).shuffle(30, seed=3).map(image, num_parallel_calls=2)
+    return ds.map(lambda e: {**e, "box": e["box"][:40]}).batch(4)
+
+
+def same(found: Sequence[Any], expected: Sequence[Any]) -> bool:
+    return len(found) == len(expected) and all(
+        a.keys() == b.keys() and all(np.array_equal(a[key], b[key]) for key in a)
+        for a, b in zip(found, expected, strict=True)
+    )
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[Any]:
+    options = td.Options()
+    options.workers = 0
+    return list(pipeline().with_options(options))
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> tuple[Credentials, Credentials]:
+    """Credentials of a trainer and of an agent, with certificates."""
+    authority = Authority(tmp_path_factory.mktemp("authority") / "a")
+    return tuple(Credentials(TOKEN, authority.member(name)) for name in ("trainer", "agent"))  # type: ignore[return-value]
+
+
+def test_elements_are_those_of_this_machine(tmp_path: Path, expected: list[Any]) -> None:
+    """The functions of this module are found by the trainer's path."""
+    with far_agent(tmp_path) as (pid, address), workers_there(FixedPlaces([address], OURS)):
+        found = iter(pipeline())
+        first = next(found)
+        assert len(below(pid)) >= 2  # a zygote and workers
+        assert same([first, *found], expected)
+
+
+def test_with_certificates(
+    tmp_path: Path, expected: list[Any], members: tuple[Credentials, Credentials]
+) -> None:
+    ours, theirs = members
+    with far_agent(tmp_path, theirs) as (_, address), workers_there(FixedPlaces([address], ours)):
+        for _ in range(2):
+            assert same(list(pipeline()), expected)
+
+
+def folder_of(_: int) -> str:
+    return os.getcwd()  # noqa: PTH109
+
+
+def test_workers_are_in_the_trainers_folder(tmp_path: Path) -> None:
+    ds = td.Dataset.range(2).map(folder_of, num_parallel_calls=1)
+    with far_agent(tmp_path) as (_, address), workers_there(FixedPlaces([address], OURS)):
+        assert [str(each) for each in ds] == [str(Path.cwd())] * 2
+
+
+def test_files_that_are_not_there_are_an_error_that_names_them() -> None:
+    """At the start, and not when an element is made."""
+    with Agent("127.0.0.1", 0, OURS) as agent:
+        agent.start()
+        places = FixedPlaces([agent.address], OURS)
+        with (
+            workers_there(places, paths=("/no/such/file", "/")),
+            pytest.raises(Refused, match=r"'/no/such/file': not on .* at the same paths"),
+        ):
+            next(iter(pipeline()))
+
+
+def test_mapped_files_are_asked_for(tmp_path: Path) -> None:
+    np.arange(100_000).tofile(tmp_path / "numbers")
+    array = np.memmap(tmp_path / "numbers", np.int64, "r")
+    ds = td.Dataset.range(8).map(lambda n: array[n * 10], num_parallel_calls=1)
+    asked = []
+
+    with Agent("127.0.0.1", 0, OURS) as agent:
+        check = agent.seats.check
+        agent.seats.check = lambda hello: (asked.append(hello["ask"]["paths"]), check(hello))[1]  # type: ignore[method-assign, func-returns-value]
+        agent.start()
+        with workers_there(FixedPlaces([agent.address], OURS)):
+            assert [int(n) for n in ds] == [n * 10 for n in range(8)]
+    assert asked[0] == [str(tmp_path / "numbers")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("certificates", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_kills_change_nothing(
+    tmp_path: Path,
+    expected: list[Any],
+    members: tuple[Credentials, Credentials],
+    certificates: bool,
+    seed: int,
+) -> None:
+    """Workers, their zygote and whole agents are killed at random; another agent is there."""
+    ours, theirs = members if certificates else (OURS, OURS)
+    draw = random.Random(seed)
+    with (
+        far_agent(tmp_path, theirs) as (first, one),
+        far_agent(tmp_path, theirs) as (_, two),
+        workers_there(FixedPlaces([one, two], ours)),
+    ):
+        found = []
+        for number, batch in enumerate(pipeline()):
+            found.append({key: np.array(leaf) for key, leaf in batch.items()})
+            if number in (2, 5, 8):
+                killed = draw.choice([first, *below(first)]) if number > 2 else below(first)[-1]
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(killed, signal.SIGKILL)
+        assert same(found, expected)
+
+
+def below(pid: int) -> list[int]:
+    """The processes that one has started."""
+    with contextlib.suppress(psutil.Error):
+        return [each.pid for each in psutil.Process(pid).children(recursive=True)] or [pid]
+    return [pid]
