@@ -51,7 +51,8 @@ def main(fds: list[Any], config: bytes) -> int:
     if order.cwd is not None:
         with contextlib.suppress(OSError):
             os.chdir(order.cwd)
-    sys.path += [each for each in order.path if each not in sys.path and os.path.exists(each)]  # noqa: PTH110
+    theirs = [each or os.getcwd() for each in order.path]  # noqa: PTH109 - here and below quick
+    sys.path += [each for each in theirs if each not in sys.path and os.path.exists(each)]  # noqa: PTH110
     importlib.invalidate_caches()
     if order.tls is not None:
         from tundish.loader.service.tls import TlsStream, resume  # noqa: PLC0415 - few use TLS

@@ -52,13 +52,13 @@ class FixedPlaces:
 
 
 @contextlib.contextmanager
-def workers_there(places: FixedPlaces, **changes: Any) -> Iterator[None]:
+def workers_there(places: FixedPlaces) -> Iterator[None]:
     """Have the workers of iterators that begin in here at these places."""
     module: Any = parallelengine
     crew_of, recruiting = module.crew_of, remote_recruiting(places)
 
     def hired(*args: Any, **kwargs: Any) -> Any:
-        return replace(crew_of(*args, **kwargs), recruiting=recruiting, **changes)
+        return replace(crew_of(*args, **kwargs), recruiting=recruiting)
 
     with patch.object(module, "crew_of", hired):
         yield
@@ -145,13 +145,27 @@ def test_workers_are_in_the_trainers_folder(tmp_path: Path) -> None:
         assert [str(each) for each in ds] == [str(Path.cwd())] * 2
 
 
+class Checking:
+    """Sees which files an agent is asked for, and asks it for more."""
+
+    def __init__(self, agent: Agent, more: Sequence[str] = ()) -> None:
+        self.asked: list[list[str]] = []
+        self._check, self._more = agent.seats.check, more
+        vars(agent.seats)["check"] = self
+
+    def __call__(self, hello: dict[str, Any]) -> None:
+        self.asked.append(list(hello["ask"]["paths"]))
+        hello["ask"]["paths"] += self._more
+        self._check(hello)
+
+
 def test_files_that_are_not_there_are_an_error_that_names_them() -> None:
     """At the start, and not when an element is made."""
     with Agent("127.0.0.1", 0, OURS) as agent:
+        Checking(agent, ["/no/such/file", "/"])
         agent.start()
-        places = FixedPlaces([agent.address], OURS)
         with (
-            workers_there(places, paths=("/no/such/file", "/")),
+            workers_there(FixedPlaces([agent.address], OURS)),
             pytest.raises(Refused, match=r"'/no/such/file': not on .* at the same paths"),
         ):
             next(iter(pipeline()))
@@ -161,15 +175,13 @@ def test_mapped_files_are_asked_for(tmp_path: Path) -> None:
     np.arange(100_000).tofile(tmp_path / "numbers")
     array = np.memmap(tmp_path / "numbers", np.int64, "r")
     ds = td.Dataset.range(8).map(lambda n: array[n * 10], num_parallel_calls=1)
-    asked = []
 
     with Agent("127.0.0.1", 0, OURS) as agent:
-        check = agent.seats.check
-        agent.seats.check = lambda hello: (asked.append(hello["ask"]["paths"]), check(hello))[1]  # type: ignore[method-assign, func-returns-value]
+        checking = Checking(agent)
         agent.start()
         with workers_there(FixedPlaces([agent.address], OURS)):
             assert [int(n) for n in ds] == [n * 10 for n in range(8)]
-    assert asked[0] == [str(tmp_path / "numbers")]
+    assert checking.asked[0] == [str(tmp_path / "numbers")]
 
 
 @pytest.mark.slow
