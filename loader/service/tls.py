@@ -25,6 +25,16 @@ _RECORD = 16 << 10  # bytes that one record of TLS carries; sending less costs a
 _DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 
 
+class _Session(ssl.SSLSocket):
+    """A session over a socket that was connected: where it no longer is, the handshake says so."""
+
+    def getpeername(self) -> Any:
+        try:
+            return super().getpeername()
+        except OSError:  # whoever makes a session would take it for one that is yet to be connected
+            return None
+
+
 class TlsStream:
     """One end of a TLS session, used as a socket is used.
 
@@ -54,6 +64,7 @@ class TlsStream:
         self.waits_to_write = False
         self._blocking = False
         context = files.context(server=server)
+        context.sslsocket_class = _Session
         self._tls = context.wrap_socket(sock, server_side=server, do_handshake_on_connect=False)
 
     def shake(self, where: str) -> Steps[None]:
@@ -63,6 +74,8 @@ class TlsStream:
         ------
         Refused
             The other end does not speak TLS, or its certificate is not of the authority.
+        OSError
+            The connection has ended.
         """
         while True:
             try:
@@ -71,6 +84,9 @@ class TlsStream:
                 yield False
             except ssl.SSLWantWriteError:
                 yield True
+            except ssl.SSLEOFError as error:  # it may have been killed
+                text = "the other end left; does it speak TLS?"
+                raise ConnectionResetError(errno.ECONNRESET, text) from error
             except ssl.SSLError as error:
                 raise Refused(where, _failed(error)) from error
             else:
@@ -178,7 +194,7 @@ class TlsStream:
 
 def _failed(error: ssl.SSLError) -> str:
     reason = error.reason or str(error)
-    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_EOF_WHILE_READING"):
+    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
         return f"it does not speak TLS ({reason}); both ends need certificates of one authority, or neither"
     return (
         f"its certificate or this end's is not accepted ({reason}): "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import shutil
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -251,6 +253,27 @@ def test_who_takes_the_connection_over_does_not_know_the_secret(
     thread.join()
     for each in streams:
         each.close()
+
+
+@pytest.mark.parametrize("server", [False, True])
+@pytest.mark.parametrize("linger", [0, 1])
+def test_an_end_that_has_left(ours: Credentials, server: bool, linger: int) -> None:
+    """It is no refusal, since an agent may have been killed; and nothing is left open."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sock = socket.create_connection(listener.getsockname())
+        other, _ = listener.accept()
+        if linger:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        other.close()
+    poll = select.poll()
+    poll.register(sock, select.POLLRDHUP)
+    assert poll.poll(5000)
+    stream = TlsStream(sock, agents_file(ours), server=server)
+    with pytest.raises(OSError, match=r"left|reset|Broken pipe") as caught:
+        finish(stream.shake("x"), stream, 5)
+    assert not isinstance(caught.value, Refused)
+    stream.close()
+    gc.collect()
 
 
 def test_channels_over_sessions(ours: Credentials, agents: Credentials) -> None:
