@@ -34,6 +34,8 @@ from tundish.loader.service.handshake import (
 __all__ = ["Dial", "Dialed", "Refused", "dial", "resolve"]
 
 _PATIENCE_S = 5.0
+_STARTING_S = 60.0
+"""A worker's process has so long to begin a session; keepalive notices a machine that is gone."""
 _PIECE = 1 << 20
 _PROVING = "proving the token to"
 
@@ -130,10 +132,10 @@ class Dial:
             There is no connection, or it ended.
         """
         try:
-            if time.monotonic() > self.deadline:
-                number = errno.ETIMEDOUT
-                raise OSError(number, f"no answer within {_PATIENCE_S:g} s")  # noqa: TRY301 - named below
             self.wants_write = next(self._steps)
+            if time.monotonic() > self.deadline:  # asked late: what has come meanwhile counts
+                text = f"no answer within {self._patience_s:g} s"
+                raise OSError(errno.ETIMEDOUT, text)  # noqa: TRY301 - named below
         except StopIteration as end:
             result: Dialed = end.value
             return result
@@ -164,8 +166,9 @@ class Dial:
             return ""
         return "does it speak TLS, and this end has no certificates? Or is it another service?"
 
-    def _got_on(self) -> None:
-        self.deadline = time.monotonic() + _PATIENCE_S
+    def _got_on(self, patience_s: float | None = None) -> None:
+        self._patience_s = _PATIENCE_S if patience_s is None else patience_s
+        self.deadline = time.monotonic() + self._patience_s
 
     def _make(self) -> Steps[Dialed]:
         where = show_address(self.address)
@@ -231,6 +234,7 @@ class Dial:
         from tundish.loader.service.tls import TlsStream, resume  # noqa: PLC0415 - few use TLS
 
         self._doing = "beginning TLS with a worker of"
+        self._got_on(_STARTING_S)
         assert self._credentials.tls is not None
         bare = self._stream.detach()
         self._stream = bare

@@ -16,7 +16,8 @@ from tundish.loader.service.handshake import finish
 if TYPE_CHECKING:
     from tundish.loader.service.credentials import TlsFiles
 
-_PATIENCE_S = 5.0
+_PATIENCE_S = 60.0
+"""A trainer may do something else meanwhile; when it is gone, the agent ends this process."""
 
 
 @dataclass(frozen=True)

@@ -287,6 +287,31 @@ def to_the_end(made: Dial) -> None:
         poll.poll(max(0.0, made.deadline - time.monotonic()) * 1000 + 1)
 
 
+def test_one_who_asks_late_gets_what_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trainer does other things between two calls, for longer than the deadline."""
+    monkeypatch.setattr(dialing, "_PATIENCE_S", 0.05)
+
+    def behave(connection: socket.socket) -> None:
+        proven(connection)
+        say(connection, {"want": []})
+        say(connection, {"answer": {"fine": True}})
+
+    with answering(behave) as address:
+        made = Dial(address, OURS, "seat", {})
+        while (result := made.advance()) is None:
+            poll = select.poll()
+            poll.register(made.fileno(), select.POLLOUT if made.wants_write else select.POLLIN)
+            assert poll.poll(10_000)
+            until(made.deadline)
+        assert result.answer == {"fine": True}
+        result.socket.close()
+
+
+def until(when: float) -> None:
+    while (left := when - time.monotonic()) >= 0:
+        select.select([], [], [], left + 0.001)
+
+
 def test_slow_drip_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that come one by one do not move the deadline."""
     monkeypatch.setattr(dialing, "_PATIENCE_S", 0.3)
