@@ -49,7 +49,7 @@ DEBUGGING = """check_numerics enable_check_numerics disable_check_numerics enabl
     is_traceback_filtering_enabled"""
 TESTING = "next_failure slowest debug"
 SERVICE = """CrossTrainerCache DispatchServer DispatcherConfig ShardingPolicy WorkerConfig WorkerServer distribute
-    from_dataset_id register_dataset start"""
+    alone from_dataset_id merge_states register_dataset start"""
 
 NAMES = [
     *[f"Dataset.{name}" for family in DATASET.values() for name in family.split()],

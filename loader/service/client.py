@@ -91,7 +91,7 @@ class DispatcherClient:
         FileNotFoundError
             It is not registered.
         """
-        return self._call("dataset", id=id_)[1][0]
+        return bytes(self._call("dataset", id=id_)[1][0])
 
     def job(
         self, name: str, dataset: str, kind: str, parameters: Any = None, *, wait_s: float = 20.0

@@ -113,7 +113,7 @@ def host_here(host: str, credentials: Credentials) -> HostJob:
 
     def start(order: JobOrder, payload: bytes) -> HostedJob:
         jobserver: Any = import_module("tundish.loader.service.jobserver")  # most serve no job
-        hosted: HostedJob = jobserver.host_job(order, payload, host, credentials)
+        hosted: HostedJob = jobserver.job_hosting(host, credentials)(order, bytes(payload))
         return hosted
 
     return start

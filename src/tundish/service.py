@@ -36,6 +36,7 @@ from tundish.loader.service.arguments import (
 from tundish.loader.service.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.dispatchserver import DispatchServer
 from tundish.loader.service.distribute import Copies, Distribute, ShardingPolicy
+from tundish.loader.service.merging import alone, merge_states
 from tundish.loader.service.registering import fetched, registered, shares_of
 from tundish.loader.service.workerserver import WorkerServer
 
@@ -52,8 +53,10 @@ __all__ = [
     "ShardingPolicy",
     "WorkerConfig",
     "WorkerServer",
+    "alone",
     "distribute",
     "from_dataset_id",
+    "merge_states",
     "register_dataset",
     "start",
 ]
@@ -84,7 +87,8 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
     service : str or (str, str)
         The dispatcher: ``host:port``, or ``DispatchServer.target``. ``grpc://`` means ``tcp://``.
     job_name : str, optional
-        A job that several consumers share, each of which gets elements that no other gets. Default: a job of its own.
+        A job that several consumers share: each element goes to one of them, whoever asks first. Each epoch is one anew.
+        Default: a job of its own, which is in the trainer.
     consumer_index, num_consumers : int, optional
         The job deals its elements in rounds of `num_consumers`, and this consumer gets number
         `consumer_index` of each. The dataset must be infinite.
@@ -130,6 +134,10 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
       FILE_OR_DATA: that, or DATA where files cannot be divided.
     - HINT: as many shares, divided where the plan says ``shard(SHARD_HINT, SHARD_HINT)``, in turn.
 
+    A job with a name runs beside one of the workers. What has been delivered stands in its consumers' states, and nowhere else:
+    `merge_states` makes one of them all, from which any number of consumers go on. A job's name stands for one dataset; in
+    tf.data another one under it is silently empty.
+
     Functions travel with the plan, as to local workers: any Python will do, but other machines need the same version of
     Python, the same packages, and the files at the same paths.
 
@@ -158,12 +166,13 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
         node: Operator = ds._node  # noqa: SLF001 - our own
         if sharing is not None:
             check_endless(node, sharing)
-            raise NotImplementedError(
-                "jobs that several consumers share (job_name) are still to come; until then give each its part: "
-                "td.distribute.distribute_dataset, or shard_by_process, before distribute()"
-            )
         divided = _divided(ds, node, policy, terms, copies)
-        return ds._of(Distribute(divided, terms))  # noqa: SLF001 - our own
+        made = ds._of(Distribute(divided, terms))  # noqa: SLF001 - our own
+        if sharing is None:
+            return made
+        from tundish.loader.service.sharing import consumed  # noqa: PLC0415 - few share a job
+
+        return ds._of(consumed(made, terms, sharing))  # noqa: SLF001 - our own
 
     return apply
 

@@ -1,0 +1,134 @@
+"""`distribute(job_name=...)`: consumers in threads of this process share jobs that a worker serves."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import islice
+from typing import Any
+
+import pytest
+from tests.service.clusters import Cluster
+
+import tundish as td
+from tundish import Dataset, service
+from tundish.errors import IncompatibleJobError
+
+BOUND_S = 60.0
+
+
+def square(x: Any) -> Any:
+    return x * x
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield Cluster(stack)
+
+
+def together(*works: Callable[[], Any]) -> list[Any]:
+    """Call functions in threads of their own; return what they returned."""
+    found: list[Any] = [None] * len(works)
+
+    def run(at: int) -> None:
+        found[at] = works[at]()
+
+    threads = [threading.Thread(target=run, args=(at,), daemon=True) for at in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND_S)
+        assert not thread.is_alive()
+    return found
+
+
+def numbers(ds: Dataset, most: int | None = None) -> list[int]:
+    with iter(ds) as iterator:
+        return [int(x) for x in islice(iterator, most)]
+
+
+def test_consumers_share_one_stream_and_each_epoch_is_a_job(cluster: Cluster) -> None:
+    plain = Dataset.range(60).map(square)
+    parts = [cluster.computes(plain, job_name="shared") for _ in range(2)]
+    for _ in range(2):
+        one, other = together(*[lambda ds=ds: numbers(ds) for ds in parts])
+        assert sorted([*one, *other]) == [k * k for k in range(60)]
+
+
+def test_rounds_are_dealt_in_the_order_of_the_consumers(cluster: Cluster) -> None:
+    endless = Dataset.range(12).map(square).repeat()
+    parts = [
+        cluster.computes(endless, job_name="rounds", consumer_index=k, num_consumers=3)
+        for k in range(3)
+    ]
+
+    found = together(*[lambda ds=ds: numbers(ds, 8) for ds in parts])
+
+    for k in range(3):
+        assert found[k] == [((3 * n + k) % 12) ** 2 for n in range(8)]
+
+
+def test_each_trainer_has_all_of_a_window(cluster: Cluster) -> None:
+    endless = Dataset.range(50).map(square).repeat()
+    parts = [
+        cluster.computes(
+            endless,
+            job_name="window",
+            cross_trainer_cache=service.CrossTrainerCache(trainer_id=name, lag="wait"),
+        )
+        for name in ("first", "second")
+    ]
+
+    one, other = together(*[lambda ds=ds: numbers(ds, 30) for ds in parts])
+
+    assert one == other == [k * k for k in range(30)]
+
+
+def test_a_name_stands_for_one_job(cluster: Cluster) -> None:
+    assert len(numbers(cluster.computes(Dataset.range(4).map(square), job_name="one"))) == 4
+
+    with pytest.raises(IncompatibleJobError, match="range"):
+        numbers(cluster.computes(Dataset.range(5).map(square), job_name="one"))
+
+
+def test_a_dataset_by_its_id_may_be_shared(cluster: Cluster) -> None:
+    number = service.register_dataset(cluster.target, Dataset.range(20).map(square))
+    parts = [
+        service.from_dataset_id("distributed_epoch", cluster.target, number, job_name="by id")
+        for _ in range(2)
+    ]
+
+    one, other = together(*[lambda ds=ds: numbers(ds) for ds in parts])
+
+    assert sorted([*one, *other]) == [k * k for k in range(20)]
+
+
+def test_states_of_consumers_go_on_without_a_service(cluster: Cluster) -> None:
+    plain = Dataset.range(40).map(square)
+    with ExitStack() as stack:
+        iterators = [
+            stack.enter_context(iter(cluster.computes(plain, job_name="saved"))) for _ in range(2)
+        ]
+        begun: list[int] = []
+        for n, iterator in enumerate(iterators):
+            begun += [int(next(iterator)) for _ in range(6 + n)]
+        for iterator in iterators:  # each knows by now who else is there
+            begun.append(int(next(iterator)))
+        states = [json.loads(json.dumps(iterator.state_dict())) for iterator in iterators]
+    state = service.alone(service.merge_states(states))
+    with iter(plain) as iterator:
+        iterator.load_state_dict(state)
+        rest = [int(x) for x in iterator]
+
+    assert sorted([*begun, *rest]) == [k * k for k in range(40)]
+
+
+def test_what_ends_cannot_be_read_in_rounds() -> None:
+    apply = service.distribute("distributed_epoch", "localhost:1", "job", 0, 2)
+
+    with pytest.raises(ValueError, match="without an end"):
+        Dataset.range(4).apply(apply)
+    assert Dataset.range(4).repeat().cardinality() == td.INFINITE_CARDINALITY
