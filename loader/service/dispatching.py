@@ -28,6 +28,8 @@ Answer = tuple[Fields, list[bytes]]
 _LONGEST_S = 30.0
 """A call may be parked for so long, whatever its caller says."""
 
+_MOST = 1 << 48
+
 _COALESCED_S = 0.02
 """Seats are dealt anew so long after a change: many agents start at once, and many trainers."""
 
@@ -139,13 +141,14 @@ class Dispatching:
     def _heartbeat(self, request: Fields, _: list[bytes], caller: int) -> Answer | Later:
         name, address = str(request["name"]), _address(request["address"])
         told = str(request.get("told", ""))
+        wait_s = min(_wait_s(request), self._patience.agent_s / 3)
         if name != OWN:
             self._admit(address, told)
         serves = {
-            job: pure.Served(_address(where), int(consumers))
-            for job, (where, consumers) in request.get("serves", {}).items()
+            job: pure.Served(_address(where), _count({"consumers": count}, "consumers"))
+            for job, (where, count) in request.get("serves", {}).items()
         }
-        cores, host = int(request["cores"]), str(request.get("host", ""))
+        cores, host = _count(request, "cores"), str(request.get("host", ""))
         versions, now = _versions(request), self._clock()
         self._speaks(caller, pure.AgentLeft(name))
         heard = pure.AgentHeard(name, address, cores, now, host, versions, told, serves)
@@ -155,7 +158,6 @@ class Dispatching:
             if record is not None and record.asked == name:
                 self._failed[job] = str(why)
                 self._happen([pure.JobPlaced(job, None)])
-        wait_s = min(_wait_s(request), self._patience.agent_s / 3)
 
         def news() -> Fields | None:
             return self._news(name)
@@ -188,7 +190,10 @@ class Dispatching:
 
     def _register(self, request: Fields, blobs: list[bytes], _: int) -> Answer:
         asked = pure.DatasetRegistered(
-            str(request["id"]), str(request["digest"]), int(request["nbytes"]), request.get("plan")
+            str(request["id"]),
+            str(request["digest"]),
+            _count(request, "nbytes"),
+            request.get("plan"),
         )
         decided = pure.register(self.state, asked)
         if decided and not blobs:
@@ -213,7 +218,8 @@ class Dispatching:
         name, told = str(request["name"]), request.get("known")
         known = self.state.trainers.get(name)
         held = known.held if known is not None else tuple(map(_address, request.get("held", ())))
-        wanted, near = int(request["wanted"]), bool(request.get("near"))
+        wanted, near = _count(request, "wanted"), bool(request.get("near"))
+        wait_s = _wait_s(request)
         host, versions = str(request.get("host", "")), _versions(request)
         self._speaks(caller, pure.TrainerLeft(name))
         self._happen([pure.TrainerHeard(name, wanted, held, host, versions, near)])
@@ -227,10 +233,11 @@ class Dispatching:
         def news() -> Fields | None:
             return found if (found := seats())["seats"] != told else None
 
-        return self._park(("trainer", name), _wait_s(request), caller, news, seats)
+        return self._park(("trainer", name), wait_s, caller, news, seats)
 
     def _job(self, request: Fields, _: list[bytes], caller: int) -> Answer | Later:
         name, parameters = str(request["name"]), request.get("parameters")
+        wait_s = _wait_s(request)
         asked = pure.JobCreated(name, str(request["dataset"]), str(request["kind"]), parameters)
         self._happen(pure.create(self.state, asked, self._clock()))
         self._failed.pop(name, None)
@@ -242,14 +249,10 @@ class Dispatching:
             address = pure.server_of(self.state, name)
             return None if address is None else {"address": list(address)}
 
-        return self._park(
-            ("job", name), _wait_s(request), caller, served, lambda: {"address": None}
-        )
+        return self._park(("job", name), wait_s, caller, served, lambda: {"address": None})
 
     def _scale(self, request: Fields, _: list[bytes], __: int) -> Answer:
-        count = request["agents"]
-        if count is not None and (type(count) is not int or count < 0):
-            raise ValueError(f"agents={count!r}; it must be a number from 0 on, or None")
+        count = None if request["agents"] is None else _count(request, "agents")
         if count != self.state.wanted:
             self._happen([pure.AgentsWanted(count)])
         return {}, []
@@ -257,7 +260,7 @@ class Dispatching:
     def _needs(self, request: Fields, _: list[bytes], __: int) -> Answer:
         taken = {seat for trainer in self.state.trainers.values() for seat in trainer.held}
         busy = [a.name for a in self.agents() if a.serves or a.address in taken]
-        needed = pure.agents_needed(self.state, int(request["cores"]))
+        needed = pure.agents_needed(self.state, max(1, _count(request, "cores")))
         fixed, there = self.state.wanted is not None, [agent.name for agent in self.agents()]
         return {"agents": needed, "fixed": fixed, "busy": busy, "there": there}, []
 
@@ -358,7 +361,7 @@ class Dispatching:
             return found, []
         if wait_s <= 0:
             return at_last(), []
-        later, due = Later(), self._clock() + min(wait_s, _LONGEST_S)
+        later, due = Later(), self._clock() + wait_s
         self._parking.add(key, ParkedCall(later, caller, due, news, at_last))
         self._by(due)
         return later
@@ -477,12 +480,24 @@ def _shown(address: Address | None) -> str | None:
 
 def _address(value: Any) -> Address:
     host, port = value
-    return str(host), int(port)
+    if not isinstance(host, str) or type(port) is not int or not 0 <= port < 1 << 16:
+        raise ValueError(f"{value!r} is no address")
+    return host, port
 
 
 def _wait_s(request: Fields) -> float:
     """Return how long the caller wants to wait for news."""
-    return float(request.get("wait_s", 0.0))
+    wait_s = request.get("wait_s", 0.0)
+    if not isinstance(wait_s, int | float) or not 0 <= wait_s < float("inf"):
+        raise ValueError(f"wait_s={wait_s!r}; it must be seconds, from 0 on")
+    return min(wait_s, _LONGEST_S)
+
+
+def _count(request: Fields, name: str) -> int:
+    count = request[name]
+    if type(count) is not int or not 0 <= count < _MOST:
+        raise ValueError(f"{name}={count!r}; it must be a whole number from 0 on")
+    return count
 
 
 def _versions(request: Fields) -> tuple[str, ...]:

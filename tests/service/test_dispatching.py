@@ -359,13 +359,79 @@ def test_the_number_of_agents_that_are_wanted(kept: Bench) -> None:
         ({}, "has no call None"),
         ({"do": "heartbeat"}, "'heartbeat' with wrong fields"),
         ({"do": "heartbeat", "name": "a", "address": 3, "cores": 1}, "wrong fields"),
-        ({"do": "seats", "name": "t", "wanted": None}, "wrong fields"),
+        ({"do": "seats", "name": "t", "wanted": None}, "wanted=None; it must be"),
         ({"do": "job", "name": "t"}, "wrong fields"),
     ],
 )
 def test_calls_that_are_wrong(bench: Bench, call: Mapping[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         bench.it.handle(dict(call), [], 1)
+
+
+VALUES: list[Any] = [
+    None, True, -1, 0, 3, 1e400, float("nan"), -1e9, 2**70, "", "a", "t", "é" * 99, [], ["h", 1], ["h", "x"],
+    [["h", 1]], {}, {"j": [["h", 1], 0]}, {"j": 3}, {"j": "why"},
+]  # fmt: skip
+FIELDS = [
+    "name",
+    "address",
+    "cores",
+    "host",
+    "versions",
+    "serves",
+    "failed",
+    "wait_s",
+    "wanted",
+    "held",
+    "known",
+    "near",
+    "id",
+    "digest",
+    "nbytes",
+    "plan",
+    "dataset",
+    "kind",
+    "parameters",
+    "agents",
+    "trainer",
+    "told",
+]
+CALLS = [
+    "heartbeat",
+    "leave",
+    "register",
+    "dataset",
+    "seats",
+    "job",
+    "scale",
+    "needs",
+    "agents",
+    "status",
+    "nothing",
+]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_fields_are_answered_or_refused(seed: int) -> None:
+    rng, bench = Random(seed), registered(Bench())
+    for _ in range(200):
+        fields = {
+            name: rng.choice(VALUES) for name in rng.sample(FIELDS, rng.randrange(len(FIELDS)))
+        }
+        if rng.random() < 0.5:
+            good = {"name": rng.choice("ab"), "address": ["h", 1], "cores": 1, "wanted": 2}
+            fields = good | {name: rng.choice(VALUES) for name in rng.sample(FIELDS, 2)}
+        try:
+            bench.it.handle({"do": rng.choice(CALLS), **fields}, [b"x"], rng.randrange(9))
+        except (ValueError, FileNotFoundError, RuntimeError):
+            continue
+        assert 0.0 <= bench.it.tick() <= 1.001
+        bench.now += rng.random()
+    assert bench.ask("status")["datasets"]
+    bench.agent("after", 1)
+    assert "after" in {agent.name for agent in bench.it.agents()}
+    bench.pass_time(100.0)
+    assert bench.it._parking.due() is None
 
 
 def test_what_is_not_written_down_has_not_happened(kept: Bench) -> None:

@@ -68,6 +68,7 @@ def test_what_was_written_is_read(written: Path) -> None:
 def with_bytes(folder: Path, data: bytes) -> Path:
     """A folder whose journal has these bytes."""
     folder.mkdir(exist_ok=True)
+    (folder / NAME).unlink(missing_ok=True)  # a file that is cut is waited for as it is closed
     (folder / NAME).write_bytes(data)
     return folder
 
