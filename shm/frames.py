@@ -120,6 +120,10 @@ class Frames:
                 self._advance(count, arrived)
         have.release()
 
+    def divert(self) -> None:
+        """Write no more to the places of a message that is being received; the message is still given out."""
+        self._buffers[:] = [memoryview(bytearray(len(each))) for each in self._buffers]
+
     def _advance(self, count: int, arrived: deque[Message]) -> None:
         """Note that so many bytes of a placed message have come."""
         assert self._placing is not None

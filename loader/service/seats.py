@@ -41,7 +41,8 @@ _REST_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 _REFUSED_S = 5.0
 _NOBODY_S = 0.1
-_LOOK_S = 1.0
+_LOOK_S = 0.25
+"""How often workers elsewhere that have tasks are looked at."""
 
 
 class Places(Protocol):

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 _COUNTED: dict[type, tuple[str, ...]] = {
     Stats: (
-        *("elements", "errors", "restarts", "tasks", "copies", "nbytes", "received"),
+        *("elements", "errors", "restarts", "hedged", "tasks", "copies", "nbytes", "received"),
         "receiving_s",
         *("wall_s", "waited_s", "own_s", "outside_s", "waits", "cpu_s", "queued_s"),
     ),

@@ -126,6 +126,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[Stats], float]], ...] = (
     ("delivered_bytes", "Bytes of the delivered elements.", lambda stats: stats.nbytes),
     ("tasks", "Tasks that workers have done.", lambda stats: stats.tasks),
     ("restarts", "Workers that died and were replaced.", lambda stats: stats.restarts),
+    ("hedged", "Tasks given to a second worker.", lambda stats: stats.hedged),
     ("copies", "Batches delivered as private copies.", lambda stats: stats.copies),
 )
 

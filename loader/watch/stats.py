@@ -179,6 +179,8 @@ class Stats:
         Elements whose error was raised.
     restarts : int
         The number of workers that died and were replaced.
+    hedged : int
+        Tasks that were given to a second worker of a service, since the first was late.
     tasks : int
         Tasks that workers have done.
     copies : int
@@ -238,6 +240,7 @@ class Stats:
     elements: int = 0
     errors: int = 0
     restarts: int = 0
+    hedged: int = 0
     tasks: int = 0
     copies: int = 0
     received: int = 0

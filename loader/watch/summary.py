@@ -102,7 +102,8 @@ def _one(stats: Stats) -> str:
     if stats.nbytes:
         said.append(bytes_text(stats.nbytes))
     said.append(count_text(stats.errors, "error"))
-    for count, what in ((stats.restarts, "restart"), (stats.copies, "private copy")):
+    counted = ((stats.restarts, "restart"), (stats.hedged, "hedged task"))
+    for count, what in (*counted, (stats.copies, "private copy")):
         if count:
             said.append(count_text(count, what, "private copies" if "copy" in what else ""))
     if stats.wall_s:

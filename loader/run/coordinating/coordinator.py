@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from dataclasses import replace
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SharedMemoryError
@@ -38,6 +38,14 @@ if TYPE_CHECKING:
     from tundish.loader.watch.stats import Stats
     from tundish.shm.frames import Placing
     from tundish.shm.layout import Layout
+
+_LATE_S, _LATE = 0.3, 3.0
+"""A task elsewhere is overdue after so many seconds, and so many times the 99th percentile of its stage's."""
+_LONG = 4.0
+"""So many times as late is a task that is done twice though a twentieth of all has been."""
+
+_LEAST_TASKS = 8
+"""How many tasks of a stage have to be known for that."""
 
 
 class Coordinator:
@@ -66,6 +74,8 @@ class Coordinator:
         The repeats whose next pass is to be opened early.
     moved : bool
         True if something was done that may let other stages go on.
+    hedged : int
+        The number of tasks that were given to a second worker, since the first was late.
     pool : Pool or None
         The workers, while there are any.
     owner : int
@@ -83,6 +93,7 @@ class Coordinator:
         self.stages: list[Stage] = []
         self.repeats: list[AheadRepeated] = []
         self.moved = False
+        self.hedged = 0
         self.pool: Pool | None = None
         self._done = 0, 0, 0, 0.0  # restarts, tasks, bytes and seconds of workers that are no more
         self.owner = os.getpid()
@@ -146,6 +157,7 @@ class Coordinator:
             receiving_s=receiving_s,
             pool=pool.measured() if pool and whole else (),
             restarts=restarts,
+            hedged=self.hedged,
             tasks=tasks,
             copies=memory.copies,
             leased=memory.leased,
@@ -285,7 +297,7 @@ class Coordinator:
             jobs, self._queue = self._queue, []
             wanted = []
             for job in jobs:
-                if job.block.number in self._blocks:
+                if job.block.number in self._blocks and not job.superseded:
                     wanted.append(job)
                 else:
                     self._drop(job)
@@ -343,8 +355,7 @@ class Coordinator:
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
         """Process a worker's answer to a task."""
         block, stage = job.block, job.block.stage
-        if block.number not in self._blocks:
-            self._drop(job)
+        if self._is_settled(job):
             return
         if job.held:
             self.memory.let_go(job)
@@ -362,7 +373,7 @@ class Coordinator:
 
     def place(self, job: Job, done: Done, layout: Layout | None) -> Placing | None:
         """Return where the rows that follow an answer are to be received; None for memory of their own."""
-        if job.block.number not in self._blocks:
+        if job.superseded or job.block.number not in self._blocks:
             return None
         tasks: Tasks = job.block.stage.tasks
         try:
@@ -395,8 +406,7 @@ class Coordinator:
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
         """Note that a block needs a larger slot, or has to be one task."""
         block, stage = job.block, job.block.stage
-        if block.number not in self._blocks:
-            self._drop(job)
+        if self._leaves_it_to_twin(job) or self._is_settled(job):
             return
         block.flying -= 1
         self.memory.reserve.give_back(block)
@@ -436,7 +446,8 @@ class Coordinator:
         """Drop a task whose block is not needed any more."""
         job.block.flying -= 1
         self.memory.let_go(job)
-        self.memory.abandon(job.block)
+        if job.block.left:  # of one that is complete the slot is the reader's
+            self.memory.abandon(job.block)
 
     def _give_up(self, block: Any, job: Job) -> None:
         """Drop a block that others replace; `job` has been answered or lost."""
@@ -458,14 +469,85 @@ class Coordinator:
                 self.memory.abandon(block)  # its slot may have grown, and nobody counted
             self._complete(block)
 
+    # -- tasks that are overdue ----------------------------------------------------------------
+
+    def look(self) -> None:
+        """Give tasks that workers elsewhere do not answer to others there, too.
+
+        Tasks are pure, so the first answer counts. Only workers that hold up a block that is waited for are helped. No more
+        than a twentieth of all tasks is done twice, but for those of workers that have been silent for long.
+        """
+        pool, now = self.pool, monotonic()
+        peers = [] if pool is None else pool.up_elsewhere()
+        silent = [(p, now - p.busy_since) for p in peers if p.jobs]
+        silent = [(p, late_s) for p, late_s in silent if late_s > _LATE_S]
+        others = [p for p in peers if all(p is not each for each, _ in silent)]
+        if not silent or not others:
+            return
+        heads: dict[int, Any] = {}
+        for block in self._blocks.values():
+            heads.setdefault(id(block.stage), block)
+        for peer, late_s in silent:
+            holds_up = False
+            for job in list(peer.jobs):
+                holds_up = holds_up or heads.get(id(job.block.stage)) is job.block
+                if holds_up and self._may_hedge(
+                    job, late_s
+                ):  # what it has behind that will be late as well
+                    self.hedged += 1
+                    peer.load += _LATE_S  # others are asked first until it answers
+                    self._hedge(job, min(others, key=lambda p: (p.where == peer.where, p.load)))
+
+    def _may_hedge(self, job: Job, late_s: float) -> bool:
+        """Return True if a task may be done twice, whose worker has been silent for some time."""
+        stage = job.block.stage
+        if job.twin is not None or job.superseded or job.seat is not None or job.held:
+            return False
+        if not stage.tasks.makes_again or stage.meter.tasks < _LEAST_TASKS:
+            return False
+        assert self.pool is not None
+        late_s /= 1.0 if self.hedged <= self.pool.tasks // 20 else _LONG
+        return bool(late_s > max(_LATE_S, _LATE * stage.meter.time.quantile_s(0.99)))
+
+    def _hedge(self, job: Job, peer: Any) -> None:
+        """Have a second worker do a task."""
+        twin = replace(job, prefer=peer, progress=None, roots=list(job.roots), twin=job)
+        job.twin = twin
+        job.block.flying += 1
+        assert self.pool is not None
+        self.pool.submit([twin])
+
+    def _is_settled(self, job: Job) -> bool:
+        """Return True if nobody needs the answer to a task, which is then dropped; else its twin's is not needed."""
+        if job.superseded or job.block.number not in self._blocks:
+            self._drop(job)
+            return True
+        twin = job.twin
+        if twin is not None:
+            job.twin = twin.twin = None
+            assert self.pool is not None
+            self.pool.supersede(twin)
+        return False
+
+    def _leaves_it_to_twin(self, job: Job) -> bool:
+        """Return True if a task that was not done has a twin, which goes on with it."""
+        twin = job.twin
+        if twin is None:
+            return False
+        job.twin = twin.twin = None
+        self._drop(job)
+        return True
+
     # -- deaths --------------------------------------------------------------------------------
 
     def lost(self, jobs: list[Job], begun: Job | None, how: Exit) -> None:
         """Give a dead worker's tasks to others; the one it had begun is cut into single elements."""
         self.moved = True
         for job in jobs:
-            if job.block.number not in self._blocks:
+            if job.superseded or job.block.number not in self._blocks:
                 self._drop(job)
+            elif self._leaves_it_to_twin(job):
+                pass
             elif job is begun or not job.block.stage.tasks.makes_again:
                 self._begun(job, how)
             else:

@@ -106,6 +106,12 @@ class Job:
         Slots that its items were written to.
     roots : list of numpy.ndarray
         Memory of its items, which may not be granted again before the worker has answered.
+    twin : Job or None
+        The same task at another worker, since one of them is overdue; the first answer counts.
+    superseded : bool
+        True if the twin has been answered.
+    sent_at : float
+        When it was handed out, by ``time.monotonic``; of tasks of workers elsewhere.
     """
 
     task: Task
@@ -121,6 +127,9 @@ class Job:
     progress: int | None = None
     held: list[Any] = field(default_factory=list)
     roots: list[Any] = field(default_factory=list)
+    twin: Job | None = None
+    superseded: bool = False
+    sent_at: float = 0.0
 
 
 class Owner(Protocol):
@@ -140,6 +149,9 @@ class Owner(Protocol):
 
     def by_value(self, job: Job) -> bytes:
         """Return the tail of a task for a worker without the shared memory in which its input lies."""
+
+    def look(self) -> None:
+        """See which tasks of workers elsewhere are overdue."""
 
     def hand_out(self, jobs: list[Job]) -> None:
         """Send tasks again for which there was no worker."""
@@ -209,6 +221,7 @@ class Peer:
 
     __slots__ = (
         "answered",
+        "answered_at",
         "away_s",
         "busy_s",
         "channel",
@@ -258,7 +271,13 @@ class Peer:
         self.layouts: dict[int, Layout] = {}
         self.ready = False
         self.pid: int | None = None
+        self.answered_at = 0.0
         self.sentinel: int | None = None
+
+    @property
+    def busy_since(self) -> float:
+        """When it began what it is doing, by ``time.monotonic``; for a worker elsewhere that has tasks."""
+        return max(self.answered_at, self.jobs[0].sent_at)
 
     def measured(self) -> WorkerStats:
         """Return the worker's statistics."""

@@ -325,6 +325,8 @@ class Pool:
             sizes[peer] = size
             out.append(record)
             out.append(tail)
+            if peer.where is not None:
+                job.sent_at = time.monotonic()
             peer.jobs.append(job)
             if peer.where is not None:
                 job.sent = time.perf_counter()
@@ -346,6 +348,19 @@ class Pool:
             if out:
                 self._send(peer, b"".join(out))
         self.cut = before
+
+    def up_elsewhere(self) -> list[Peer]:
+        """Return the workers on other machines that are up."""
+        return [peer for peer in self._staying if peer.where is not None and peer.ready]
+
+    def supersede(self, job: Job) -> None:
+        """Wait no longer for a task that another worker has answered; rows that are just arriving go nowhere."""
+        job.superseded = True
+        for peer in self._peers:
+            if job in peer.jobs:
+                self.in_flight -= 1
+                if peer.jobs[0] is job:
+                    peer.channel.divert()
 
     def _doer(self, job: Job, peers: list[Peer]) -> Peer | None:
         """Return the worker for a task; None if there is none now."""
@@ -434,6 +449,7 @@ class Pool:
         due = self._recruiting.due
         if due is not None and due <= now:
             self._recruiting.look()
+            self._owner.look()
         again = any(t <= now for t in self.starts)
         self.starts = [t for t in self.starts if t > now]
         if again:
@@ -508,7 +524,9 @@ class Pool:
                 if job is None or (job.task.block, job.task.first) != (done.block, done.first):
                     raise AssertionError(f"worker {peer.name} answered a task it does not have")
                 jobs.popleft()
-                self.in_flight -= 1
+                if peer.where is not None:
+                    peer.answered_at = time.monotonic()
+                self.in_flight -= not job.superseded
                 peer.load = max(0.0, peer.load - job.cost) if jobs else 0.0
                 if self._trace is not None:
                     self._trace(
@@ -610,7 +628,7 @@ class Pool:
         self._deaths_in_a_row += 1
         jobs = list(peer.jobs)
         peer.jobs.clear()
-        self.in_flight -= len(jobs)
+        self.in_flight -= sum(not job.superseded for job in jobs)
         if not peer.ready:
             if how.errno in SHORT:
                 self._orphans += jobs
