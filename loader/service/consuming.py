@@ -20,6 +20,7 @@ from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.run.state import describe_plan
 from tundish.loader.service.calling import Caller, Outstanding
 from tundish.loader.service.claims import Claim, Common, Holding, Told, read_ranges
+from tundish.loader.service.dialing import Refused
 from tundish.loader.service.elements import read
 from tundish.loader.service.jobserver import ROLE, Dealing
 from tundish.loader.service.loop import READ, WRITE
@@ -171,7 +172,7 @@ class Consumed:
         self._asked: deque[tuple[int, Outstanding]] = deque()
         self._saying: Outstanding | None = None  # only what has come
         self._gone_since: float | None = None
-        self._moved_at = 0.0
+        self._look_at = 0.0  # when the job's server is looked for again
         self._box: list[Caller] = []  # so that dropping this ends the connection
         weakref.finalize(self, _hang_up, self._box)
 
@@ -213,28 +214,40 @@ class Consumed:
             caller.advance()
 
     def _connection(self) -> Caller | None:
-        if self._box:
-            caller = self._box[0]
-            now = time.monotonic()
-            if caller.error is None:
-                self._gone_since = None
-                return caller
-            if self._gone_since is None:
-                self._gone_since = self._moved_at = now
-            if now - self._gone_since > self._node.patience_s:
-                raise ConnectionError(
-                    f"job {self._node.job_name!r} is not served for {self._node.patience_s:g} s: {caller.error}"
-                ) from caller.error
-            if now - self._moved_at < _LOOK_ANEW_S:
-                return caller
-            self._moved_at = now
+        """Return the connection, to where the job is served now; None if nobody serves it yet."""
+        if self._box and self._box[0].error is None:
+            self._gone_since = None
+            return self._box[0]
+        now = time.monotonic()
+        if self._gone_since is None:
+            self._gone_since, self._look_at = now, now + (_LOOK_ANEW_S if self._box else 0.0)
+        if now < self._look_at:
+            return self._box[0] if self._box else None
+        try:
             address = self._node.place.address()
-            if address == caller.address:
-                return caller
-            self._hang_up()
-        address = self._node.place.address()
-        self._box.append(Caller(address, self._node.place.credentials, ROLE))
-        return self._box[0]
+        except Refused:
+            raise
+        except OSError as error:
+            self._check_patience(error)
+            address = None
+        else:
+            if self._box:
+                self._check_patience(self._box[0].error)
+        self._look_at = time.monotonic() + _LOOK_ANEW_S
+        if self._box and address in {None, self._box[0].address}:
+            return self._box[0]
+        self._hang_up()
+        if address is not None:
+            self._box.append(Caller(address, self._node.place.credentials, ROLE))
+        return self._box[0] if self._box else None
+
+    def _check_patience(self, error: OSError | None) -> None:
+        """Raise if nobody has served the job for too long."""
+        assert self._gone_since is not None
+        if time.monotonic() - self._gone_since > self._node.patience_s:
+            raise ConnectionError(
+                f"job {self._node.job_name!r} is not served for {self._node.patience_s:g} s: {error}"
+            ) from error
 
     def _hang_up(self) -> None:
         _hang_up(self._box)
@@ -244,7 +257,10 @@ class Consumed:
 
     def _wait(self) -> None:
         """Wait until the job answers, unless it has."""
-        if not self._box or self._holding.ready or self._holding.done:
+        if self._holding.ready or self._holding.done:
+            return
+        if not self._box:
+            time.sleep(max(0.0, min(self._look_at - time.monotonic(), _LOOK_ANEW_S)))
             return
         caller = self._box[0]
         pending = self._joining is not None or bool(self._asked)

@@ -536,7 +536,8 @@ class SharedJob:
         """Return what is to be done next; None if nothing is, until something changes."""
         if not self.dealing:
             return None
-        least = [n for heap in self._missing.values() if (n := self._least(heap)) is not None]
+        here = {key for key in self._missing if self.rounds is None or str(key) in self.members}
+        least = [n for key in here if (n := self._least(self._missing[key])) is not None]
         full = len(self._values) - len(self._out) >= self._most or self._nbytes >= self._most_bytes
         if full and any(self._is_ready(key) for key in self._ready):
             return None
