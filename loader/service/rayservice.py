@@ -52,8 +52,8 @@ class RayServicePlan:
         The dispatcher's.
     work_dir : str
         The folder of the dispatcher's journal.
-    options : mapping
-        Ray's options for agents: where they are placed.
+    options, dispatcher : mapping
+        Ray's options for agents, and for the dispatcher: where they are placed.
     address : str
         The cluster.
     """
@@ -64,6 +64,7 @@ class RayServicePlan:
     port: int
     work_dir: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    dispatcher: Mapping[str, Any] = field(default_factory=dict)
     address: str | None = "auto"
 
 
@@ -165,8 +166,8 @@ def begin(plan: RayServicePlan, token: bytes) -> str:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 - as `join`
 
     head = [node for node in ray.nodes() if "node:__internal_head__" in node["Resources"]]
-    options: dict[str, Any] = {}
-    if head:  # without its head's node a cluster ends anyway
+    options = dict(plan.dispatcher)
+    if head and not options:  # without its head's node a cluster ends anyway
         options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
             head[0]["NodeID"], soft=True
         )
@@ -291,6 +292,7 @@ def start_on_ray(
     name: str = "tundish",
     work_dir: str | None = None,
     options: Mapping[str, Any] | None = None,
+    dispatcher: Mapping[str, Any] | None = None,
     token_file: str | None = None,
 ) -> RayFleet:
     """Start agents and their dispatcher on a Ray cluster; the caller does not join it.
@@ -312,6 +314,9 @@ def start_on_ray(
     options : mapping, optional
         Ray's options for agents, such as ``resources`` or ``label_selector``: with the trainers' nodes, or apart. By
         default they are spread over all nodes.
+    dispatcher : mapping, optional
+        Ray's options for the dispatcher. By default it is on the head's node while that is there, so that its address
+        stays the same.
     token_file : str, optional
         The file of the token that trainers prove; by default this user's own.
 
@@ -332,7 +337,14 @@ def start_on_ray(
     credentials = Credentials.find(token_file)
     work_dir = work_dir or str(Path(tempfile.gettempdir()) / f"tundish-{name}")
     plan = RayServicePlan(
-        name, workers, cpus_per_worker, port_of(name), work_dir, dict(options or {}), address
+        name,
+        workers,
+        cpus_per_worker,
+        port_of(name),
+        work_dir,
+        dict(options or {}),
+        dict(dispatcher or {}),
+        address,
     )
     return RayFleet(plan, credentials)
 

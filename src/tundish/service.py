@@ -37,6 +37,7 @@ from tundish.loader.service.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.dispatchserver import DispatchServer
 from tundish.loader.service.distribute import Copies, Distribute, ShardingPolicy
 from tundish.loader.service.merging import alone, merge_states
+from tundish.loader.service.raytrain import get_dataset_shard
 from tundish.loader.service.registering import fetched, registered, shares_of
 from tundish.loader.service.workerserver import WorkerServer
 
@@ -56,6 +57,7 @@ __all__ = [
     "alone",
     "distribute",
     "from_dataset_id",
+    "get_dataset_shard",
     "merge_states",
     "register_dataset",
     "start",
@@ -323,6 +325,7 @@ def start(
     name: str = "tundish",
     work_dir: str | None = None,
     options: Mapping[str, Any] | None = None,
+    dispatcher: Mapping[str, Any] | None = None,
     token_file: str | None = None,
 ) -> RayFleet | Fleet:
     """Start a dispatcher and workers on a Ray cluster, or as processes of this machine.
@@ -336,9 +339,9 @@ def start(
     address : str, optional
         The cluster: ``"auto"`` is that of ``RAY_ADDRESS``, or the one that this machine is a node of, or else one of this
         machine alone. None: processes of this machine, without Ray.
-    name, work_dir, options, token_file
-        Of Ray alone: the service's name in the cluster, the folder of its journal, Ray's options for workers, and the
-        file of the token that trainers prove.
+    name, work_dir, options, dispatcher, token_file
+        Of Ray alone: the service's name in the cluster, the folder of its journal, Ray's options for workers and for the
+        dispatcher, and the file of the token that trainers prove.
 
     Returns
     -------
@@ -368,7 +371,12 @@ def start(
     [0, 1, 2]
     """
     if address is None:
-        given = {"work_dir": work_dir, "options": options, "token_file": token_file}
+        given = {
+            "work_dir": work_dir,
+            "options": options,
+            "dispatcher": dispatcher,
+            "token_file": token_file,
+        }
         wrong = [each for each, value in given.items() if value is not None]
         if wrong:
             raise ValueError(
@@ -386,5 +394,6 @@ def start(
         name=name,
         work_dir=work_dir,
         options=options,
+        dispatcher=dispatcher,
         token_file=token_file,
     )
