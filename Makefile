@@ -66,10 +66,11 @@ test: check
 fast: check
 	$(VENV)/bin/$(PYTEST) -m "not slow and not thorough" $(FAST)
 
-thorough: venv
+thorough: venv .venv-services/installed
 	$(VENV)/bin/$(PYTEST) -m thorough $(FRAMEWORKS:%=--ignore=%) $(ALONE:%=--ignore=%) $(NESTED:%=--ignore=%)
 	$(PY) -m pytest -m thorough $(ALONE) $(NESTED)
 	$(PY) -m tundish.testing.poisoned -m pytest -m "not thorough" tests/laws
+	.venv-services/bin/python -m pytest -m thorough tests/services
 
 test-torch: .venv-torch/installed
 	.venv-torch/bin/python -m pytest tests/torch src/tundish/torch
@@ -84,7 +85,7 @@ test-bridges: .venv-jax/installed .venv-tensorflow/installed
 	.venv-tensorflow/bin/python -m pytest -m framework tests/test_docs.py
 
 test-services: .venv-services/installed
-	.venv-services/bin/python -m pytest tests/services src/tundish/ray.py
+	.venv-services/bin/python -m pytest -m "not thorough" tests/services src/tundish/ray.py
 
 # Frameworks do not all agree on the versions of what they share, so each has a place of its own. Most of
 # their modules are never imported: bytecode is made of those that are.

@@ -161,8 +161,14 @@ class Driver:
         self.cluster.remove_node(self.nodes.pop(at), allow_graceful=False)
         return len(self.nodes)
 
-    def alive(self) -> int:
-        return sum(node["Alive"] for node in self.ray.nodes())
+    def remove_node_of(self, actor: str) -> int:
+        """End the node of an actor, if it is not the head's."""
+        _, node = self.place(actor)
+        at = [each.node_id for each in self.nodes].index(node)
+        return self.remove_node(at)
+
+    def count(self) -> int:
+        return len(self.nodes)
 
     # -- an engine in this process, with agents that do nothing ------------------------------------
 

@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,8 +15,11 @@ import psutil
 import pytest
 from tests.services.raycluster import ENVIRONMENT, RayCluster
 
+import tundish as td
 from tundish.loader.service.client import DispatcherClient
 from tundish.loader.service.rayservice import RayFleet, start_on_ray
+from tundish.testing import collect
+from tundish.testing.functions import Draw
 
 pytestmark = [pytest.mark.untidy, pytest.mark.slow]
 
@@ -75,6 +79,21 @@ def client(fleet: RayFleet) -> Iterator[DispatcherClient]:
     with DispatcherClient(fleet.target, timeout_s=1.0) as made:
         until(lambda: len(names(made)) == 3, "three agents")
         yield made
+
+
+def test_a_trainer_has_no_ray_and_no_thread(fleet: RayFleet, client: DispatcherClient) -> None:
+    def pipeline() -> td.Dataset:
+        return td.Dataset.range(200).shuffle(None, seed=1).map(Draw(1), seed=2).batch(8)
+
+    before = set(threading.enumerate())
+    far = pipeline().apply(td.service.distribute("distributed_epoch", fleet.target))
+    with far.iterator(workers=3) as it:
+        found = collect(it)
+        assert set(threading.enumerate()) == before
+        assert it.stats.workers == 3
+
+    assert found == collect(pipeline().iterator(workers=0))
+    assert not {"ray", "grpc"} & sys.modules.keys()
 
 
 def test_an_agent_that_dies_is_replaced(cluster: RayCluster, client: DispatcherClient) -> None:
