@@ -11,7 +11,7 @@ to a dispatcher that restarts.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -328,9 +328,10 @@ def _job_differences(state: DispatcherState, job: JobCreated, asked: JobCreated)
     return found
 
 
-def server_of(state: DispatcherState, job: str) -> Address | None:
-    """Return where a job is served; None if no agent does."""
-    found = [agent for agent in state.agents.values() if job in agent.serves]
+def server_of(state: DispatcherState, job: str, leaving: Collection[str] = ()) -> Address | None:
+    """Return where a job is served; None if no agent does, or only some that are about to leave."""
+    agents = state.agents.values()
+    found = [agent for agent in agents if job in agent.serves and agent.name not in leaving]
     return min(found, key=lambda agent: agent.name).serves[job].address if found else None
 
 

@@ -101,6 +101,7 @@ class Dispatching:
         self._failed: dict[str, str] = {}
         self._deal_at: float | None = None
         self._settled_at = clock() + _SETTLED_S
+        self._unsettled = frozenset(self.state.jobs)
         self._gone: set[Address] = set()  # of agents, until then
         self._collect_at = clock() + patience.check_s
         self._next = clock()
@@ -241,12 +242,13 @@ class Dispatching:
         asked = pure.JobCreated(name, str(request["dataset"]), str(request["kind"]), parameters)
         self._happen(pure.create(self.state, asked, self._clock()))
         self._failed.pop(name, None)
-        self._happen(pure.place(self.state, name))
+        self._place(name)
 
         def served() -> Fields | None:
             if name in self._failed:
                 raise RuntimeError(f"job {name!r} could not be started: {self._failed[name]}")
-            address = pure.server_of(self.state, name)
+            leaving = {each.name for each in self._leaving if isinstance(each, pure.AgentLeft)}
+            address = pure.server_of(self.state, name, leaving)
             return None if address is None else {"address": list(address)}
 
         return self._park(("job", name), wait_s, caller, served, lambda: {"address": None})
@@ -333,7 +335,12 @@ class Dispatching:
         """Ask an agent to serve the jobs that are waited for, when one has come or gone."""
         for job in self.state.jobs:
             if ("job", job) in self._parking:
-                self._happen(pure.place(self.state, job))
+                self._place(job)
+
+    def _place(self, job: str) -> None:
+        """Ask an agent to serve a job; one that was served before this dispatcher began may be so still."""
+        if job not in self._unsettled or self._clock() >= self._settled_at:
+            self._happen(pure.place(self.state, job))
 
     def _deal_soon(self) -> None:
         due = self._clock() + _COALESCED_S
@@ -392,6 +399,9 @@ class Dispatching:
         self._next = now + _LOOK_S
         if self._deal_at is not None and now >= self._deal_at:
             self._deal()
+        if self._unsettled and now >= self._settled_at:
+            self._unsettled = frozenset()
+            self._place_again()
         self._happen([entry for entry, due in self._leaving.items() if now >= due])
         self._happen(pure.silent(self.state, now, self._patience.agent_s))
         self._parking.settle_due(now)
@@ -400,6 +410,7 @@ class Dispatching:
             self._happen(pure.unused(self.state, now, self._patience.job_s))
         due = [self._parking.due(), self._deal_at, self._collect_at, now + _LOOK_S]
         due += self._leaving.values()
+        due += [self._settled_at] if self._unsettled else []
         self._next = min(each for each in due if each is not None)
         return max(0.0, self._next - now)
 

@@ -19,8 +19,7 @@ from tundish.loader.service.credentials import show_address
 from tundish.loader.service.datasets import open_datasets
 from tundish.loader.service.dispatcher import OWN
 from tundish.loader.service.dispatching import Dispatching, Patience
-from tundish.loader.service.hosting import host_here
-from tundish.loader.service.joining import Joining
+from tundish.loader.service.joining import Joining, host_here
 from tundish.loader.service.journal import NoJournal, open_journal
 from tundish.loader.service.listening import Listener
 from tundish.loader.service.running import Running, numbered, reached_here, reached_there

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from tundish.loader.service.credentials import Address, Credentials
+    from tundish.loader.service.credentials import Address
 
 
 @dataclass(frozen=True)
@@ -106,14 +105,3 @@ class JobHost:
         """End all jobs."""
         while self._jobs:
             self._jobs.popitem()[1].close()
-
-
-def host_here(host: str, credentials: Credentials) -> HostJob:
-    """Return what starts the servers of jobs in this process, listening at an interface."""
-
-    def start(order: JobOrder, payload: bytes) -> HostedJob:
-        jobserver: Any = import_module("tundish.loader.service.jobserver")  # most serve no job
-        hosted: HostedJob = jobserver.job_hosting(host, credentials)(order, bytes(payload))
-        return hosted
-
-    return start

@@ -18,7 +18,7 @@ from tundish.loader.service.calling import Caller, Outstanding
 from tundish.loader.service.client import wait_for
 from tundish.loader.service.credentials import Address, Credentials, show_address
 from tundish.loader.service.handshake import versions
-from tundish.loader.service.hosting import HostJob, JobHost, JobOrder
+from tundish.loader.service.hosting import HostedJob, HostJob, JobHost, JobOrder
 
 _NOTICE_S = 0.5
 """A dispatcher has so long to hear that an agent leaves."""
@@ -165,3 +165,14 @@ class Joining:
 
 class _StoppedError(Exception):
     """The agent is to leave."""
+
+
+def host_here(host: str, credentials: Credentials) -> HostJob:
+    """Return what starts the servers of jobs in this process, listening at an interface."""
+
+    def start(order: JobOrder, payload: bytes) -> HostedJob:
+        from tundish.loader.service.jobserver import job_hosting  # noqa: PLC0415 - most serve no job
+
+        return job_hosting(host, credentials)(order, bytes(payload))
+
+    return start

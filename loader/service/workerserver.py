@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 import weakref
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tundish.loader.service.agent import Agent
 from tundish.loader.service.configs import (
@@ -17,10 +17,12 @@ from tundish.loader.service.configs import (
     seconds,
 )
 from tundish.loader.service.credentials import parse_address, show_address
-from tundish.loader.service.hosting import HostJob, host_here
-from tundish.loader.service.joining import Joining
+from tundish.loader.service.joining import Joining, host_here
 from tundish.loader.service.running import Running, numbered, reached_there
 from tundish.shm.budget import usable_cores
+
+if TYPE_CHECKING:
+    from tundish.loader.service.hosting import HostJob
 
 
 class WorkerServer:

@@ -335,10 +335,42 @@ class TestJobs:
         bench.job()
         bench.restart()
         assert bench.job(wait_s=20.0) is None
-        bench.agent("b", 2)
-        assert bench.agent("b", 2)["start"][0]["again"]
+        assert not bench.agent("b", 2)["start"], "another agent may serve it, and say so soon"
+        bench.pass_time(2.0)
         bench.agent("a", 1, serves={"train": [["a", 77], 3]})
         assert bench.heard(9) == {"address": ["a", 77]}
+
+    def test_goes_to_another_after_a_restart_if_nobody_says_that_he_serves_it(
+        self, kept: Bench
+    ) -> None:
+        bench = registered(kept)
+        bench.agent("a", 1)
+        bench.job()
+        bench.restart()
+        assert bench.job(wait_s=20.0) is None
+        assert bench.job("new", caller=8, wait_s=20.0) is None
+        [order] = bench.agent("b", 2)["start"]
+        assert (order["name"], order["again"]) == ("new", False)
+        assert bench.agent("b", 2, serves={"new": [["b", 7], 0]}, wait_s=12.0) is None
+        bench.pass_time(5.1)
+        [order] = bench.heard(2)["start"]
+        assert (order["name"], order["again"]) == ("train", True)
+
+    def test_is_not_told_to_be_where_its_agent_is_about_to_leave(self, bench: Bench) -> None:
+        registered(bench)
+        serves = {"train": [["a", 77], 1]}
+        bench.agent("a", 1)
+        bench.job()
+        bench.agent("a", 1, serves=serves)
+        bench.agent("b", 2, wait_s=12.0)
+        bench.it.left(1)
+        assert bench.job(wait_s=20.0) is None
+        bench.agent("a", 3, serves=serves)
+        assert bench.heard(9) == {"address": ["a", 77]}, "it has dialled anew"
+        bench.it.left(3)
+        assert bench.job(wait_s=20.0) is None
+        bench.pass_time(1.1)
+        assert bench.heard(2)["start"][0]["again"]
 
 
 def test_the_number_of_agents_that_are_wanted(kept: Bench) -> None:
