@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from operator import length_hint
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.node import global_seed, set_seed
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.protocols.operator import Operator
+    from tundish.loader.watch.stats import Stats
 
 __all__ = ["NotReady", "PolledIterator"]
 
@@ -37,6 +39,7 @@ class PolledIterator:
         graph_seed: int | None,
         position: Any,
     ) -> None:
+        self._since: float | None = None  # when it was found that nothing is ready
         before = global_seed()
         if before != graph_seed:
             set_seed(graph_seed)
@@ -56,9 +59,21 @@ class PolledIterator:
         StopIteration
             There is none.
         """
-        (engine,) = self._iterator._box  # noqa: SLF001 - the same folder's
+        (engine,) = self._iterator._box  # noqa: SLF001 - the same folder's, here and below
         engine.waits = False
-        return next(self._iterator)
+        since, self._since = self._since, None
+        if since is not None:  # it is a wait for workers as any other, for who tunes
+            engine._ledger.waited(perf_counter() - since)  # noqa: SLF001
+        try:
+            return next(self._iterator)
+        except NotReady:
+            self._since = perf_counter()
+            raise
+
+    @property
+    def stats(self) -> Stats:
+        """The iterator's counts so far."""
+        return self._iterator.stats
 
     @property
     def failed_element(self) -> bool:

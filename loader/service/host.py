@@ -152,7 +152,7 @@ class HostedDataset(Dataset):
         ValueError
             A host process of this name runs another dataset.
         """
-        attach(self._plan, self._settings).leave()
+        attach(self._plan, self._settings, None)[0].leave()
 
     def __iter__(self) -> HostedIterator:
         return cast("HostedIterator", super().__iter__())

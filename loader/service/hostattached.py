@@ -8,6 +8,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.service.hostpipeline import KnownPositions
 from tundish.loader.service.hostwire import Packet, send_packet
 
 if TYPE_CHECKING:
@@ -87,4 +88,5 @@ class HostStream:
 
     def __init__(self, token: str, start: dict[str, Any]) -> None:
         self.token, self.start = token, start
+        self.known = KnownPositions()
         self.pipelines: list[HostPipeline] = []

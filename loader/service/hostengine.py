@@ -92,23 +92,20 @@ class HostEngine(Engine):
         self._items.clear()
         self._ended = False
         anchor = self._anchor_before(self._number)
-        link = attach(self._plan, self._settings)
-        try:
-            joined = link.join(
-                {
-                    "stream": self._stream,
-                    "number": self._number,
-                    "anchor": anchor,
-                    "iteration": self.context.iteration,
-                    "seed": self.seed,
-                    "graph_seed": self.context.graph_seed,
-                    "position": self._anchors[anchor],
-                    "lag": self._settings.lag,
-                }
-            )
-        except BaseException:
-            link.leave()
-            raise
+        link, joined = attach(
+            self._plan,
+            self._settings,
+            {
+                "stream": self._stream,
+                "number": self._number,
+                "anchor": anchor,
+                "iteration": self.context.iteration,
+                "seed": self.seed,
+                "graph_seed": self.context.graph_seed,
+                "position": self._anchors[anchor],
+                "lag": self._settings.lag,
+            },
+        )
         moved = joined["number"] - self._number
         self._number += moved
         self._upto = self._number

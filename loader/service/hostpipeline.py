@@ -7,6 +7,8 @@ and turned into positions when somebody asks.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -24,10 +26,33 @@ if TYPE_CHECKING:
 _MOST_ELEMENTS = 64
 _GATHERED_S = 0.002
 _MOST_PARCELS = 4096
-_LOOKED_AT = 256
-"""So many positions are compared with that of a consumer who begins at one."""
+_MOST_KNOWN = 1 << 14
 _ANCHOR_SHARE = 32
 """A position is written into a parcel when this many times what that takes has passed."""
+
+
+class KnownPositions:
+    """The numbers of positions in a stream that somebody was told: a saved state is one of them.
+
+    Who begins at one of them begins in the stream, and shares its pipelines.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+
+    def note(self, position: Any, number: int) -> None:
+        """Note the number of the element after a position; those noted first are forgotten."""
+        self._numbers[_digest(position)] = number
+        if len(self._numbers) > _MOST_KNOWN:
+            del self._numbers[next(iter(self._numbers))]
+
+    def number(self, position: Any) -> int | None:
+        """Return the number of the element after a position; None if it is not known."""
+        return self._numbers.get(_digest(position))
+
+
+def _digest(position: Any) -> bytes:
+    return hashlib.blake2b(json.dumps(position, sort_keys=True).encode(), digest_size=16).digest()
 
 
 class HostPipeline:
@@ -43,6 +68,8 @@ class HostPipeline:
         ``iteration``, ``seed``, ``graph_seed`` and ``position``, as in a state.
     number : int
         The number of the first element in the stream.
+    known : KnownPositions
+        The stream's.
     limit : int
         The bytes that the window may have.
     numbers : iterator of int
@@ -67,6 +94,7 @@ class HostPipeline:
         start: dict[str, Any],
         *,
         number: int,
+        known: KnownPositions,
         limit: int,
         numbers: Iterator[int],
     ) -> None:
@@ -76,7 +104,8 @@ class HostPipeline:
         self.fault: Exception | None = None
         self.end: Callable[[], Any] = lambda: None
         """Returns the position at the end, which is not always the one after the last element."""
-        self._ring, self._limit, self._numbers = ring, limit, numbers
+        self._ring, self._limit, self._numbers, self._known = ring, limit, numbers, known
+        known.note(start["position"], number)
         self._window: deque[Parcel] = deque()
         self.nbytes = 0
         """Bytes of the window."""
@@ -188,7 +217,7 @@ class HostPipeline:
         now = time.monotonic()
         if now - self._anchored < _ANCHOR_SHARE * self._anchor_s:
             return None
-        position = (self._marks[-1](),)
+        position = self.position(self.produced)
         self._anchored = time.monotonic()
         self._anchor_s = self._anchored - now
         return position
@@ -196,18 +225,11 @@ class HostPipeline:
     def position(self, number: int) -> tuple[Any] | None:
         """Return the position after the elements before `number`, in a tuple; None if that is not known."""
         at = number - self._marked
-        return (self._marks[at](),) if 0 <= at < len(self._marks) else None
-
-    def number_of(self, position: Any) -> int | None:
-        """Return the number of the element before which a position stands, if it is in the window."""
-        first = max(self._marked, self.oldest, self.produced - _LOOKED_AT)
-        oldest: int = max(self._marked, self.oldest)
-        number: int
-        for number in (oldest, *range(first, self.produced + 1)):
-            found = self.position(number)
-            if found is not None and found[0] == position:
-                return number
-        return None
+        if not 0 <= at < len(self._marks):
+            return None
+        position = self._marks[at]()
+        self._known.note(position, number)
+        return (position,)
 
     def close(self) -> None:
         """End the workers and drop the window; what consumers hold stays theirs."""

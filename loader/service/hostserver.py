@@ -351,15 +351,13 @@ class HostServer:
         return stream
 
     def _stream_at(self, start: dict[str, Any]) -> tuple[HostStream, int]:
-        """Return the stream in whose window a position stands, with its number; a new one if there is none."""
+        """Return the stream in which a position is known, with its number; a new one if there is none."""
         position = start["position"]
         seeds = {key: start[key] for key in ("iteration", "seed", "graph_seed")}
         for stream in self._streams.values():
-            if stream.start == seeds:
-                for pipeline in stream.pipelines:
-                    number = pipeline.number_of(position)
-                    if number is not None:
-                        return stream, number
+            number = stream.known.number(position) if stream.start == seeds else None
+            if number is not None:
+                return stream, number
         return self._new_stream(seeds), 0
 
     def _new_stream(self, start: dict[str, Any]) -> HostStream:
@@ -406,6 +404,7 @@ class HostServer:
                 self._ring,
                 consumer.start,
                 number=consumer.anchor,
+                known=stream.known,
                 limit=self._limit,
                 numbers=self._numbers,
             )

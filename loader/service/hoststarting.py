@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.surroundings import (
@@ -28,8 +28,22 @@ _STARTS = 3  # of host processes that end before they answer
 _SHOWN = 4096
 
 
-def attach(plan: HostedPlan, settings: HostSettings) -> HostLink:
+def attach(
+    plan: HostedPlan, settings: HostSettings, asked: dict[str, Any] | None
+) -> tuple[HostLink, dict[str, Any]]:
     """Connect to the host process of a name, and start it if there is none.
+
+    Parameters
+    ----------
+    plan, settings
+        The dataset, and which host process it is.
+    asked : dict or None
+        From where elements are wanted, as for `HostLink.join`; None: only the process is wanted.
+
+    Returns
+    -------
+    HostLink, dict
+        The connection, and what `HostLink.join` gave.
 
     Raises
     ------
@@ -53,6 +67,7 @@ def attach(plan: HostedPlan, settings: HostSettings) -> HostLink:
             link = HostLink(sock, settings.name)
             try:
                 link.welcome(plan)
+                joined = {} if asked is None else link.join(asked)
             except HostEndedError as error:
                 problem = str(error)
                 link.leave()
@@ -60,7 +75,7 @@ def attach(plan: HostedPlan, settings: HostSettings) -> HostLink:
                 link.leave()
                 raise
             else:
-                return link
+                return link, joined
         told = _last_lines(log)
         raise HostEndedError(
             f"the host process {settings.name!r} could not be had in {_STARTS} attempts: {problem}"

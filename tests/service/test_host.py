@@ -329,3 +329,50 @@ def test_a_forked_child_of_a_consumer_harms_nobody() -> None:
         assert asked.wait() == 0
         assert [firsts(each) for each in it] == [list(range(at, at + 4)) for at in range(4, 200, 4)]
         assert not is_torn(batch)
+
+
+def counting(path: Path) -> Any:
+    """Return a function that leaves a byte for each element that it computes, wherever that is."""
+
+    def count(x: Any) -> Any:
+        with path.open("ab") as file:
+            file.write(b".")
+        return {"x": x, "data": np.full(100_000, x, np.uint8)}
+
+    return count
+
+
+def test_one_that_has_caught_up_shares_the_pipeline_of_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "computed"
+    ds = td.Dataset.range(120).map(counting(path)).batch(2)
+    shared = host(ds, "merged", linger=0.2, window="1 MB")
+    with iter(shared) as ahead:
+        states = []
+        for _ in range(12):
+            states.append(ahead.state_dict())
+            next(ahead)
+        with iter(shared) as behind:
+            behind.load_state_dict(states[8])
+            found = [int(next(behind)["x"][0]) for _ in range(6)]
+            for mine, other in zip(ahead, behind, strict=False):
+                found.append(int(other["x"][0]))
+                assert mine["x"][0] in (found[-1], found[-1] - 4)
+            found += [int(batch["x"][0]) for batch in behind]
+    assert found == list(range(16, 120, 2))
+    assert path.stat().st_size < 120 + 24
+
+
+def test_those_that_begin_at_one_state_share_a_pipeline(tmp_path: Path) -> None:
+    path = tmp_path / "computed"
+    ds = td.Dataset.range(40).shuffle(9, seed=2).map(counting(path)).batch(2)
+    with ds.iterator(iteration=0) as plain:
+        for _ in range(5):
+            next(plain)
+        state = plain.state_dict()
+    before = path.stat().st_size
+    shared = host(ds, "from-a-state", linger=0.2)
+    with iter(shared) as one, iter(shared) as other:
+        one.load_state_dict(state)
+        other.load_state_dict(state)
+        assert [x["x"].tolist() for x in one] == [x["x"].tolist() for x in other]
+    assert path.stat().st_size - before < 30 + 12
