@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.protocols.chunk import at_once, taken
 from tundish.loader.protocols.items import Failure, NotReady
 from tundish.loader.protocols.ownership import frozen
@@ -130,13 +131,23 @@ class ParallelEngine(Engine):
         if self._staff is not None:
             crew = self._staff.hired(crew)
         writers = min(1, len(self._recorders))
-        self._pool = coordinator.open(crew, self._trace, writers=writers)
+        homes = 1 if self._staff is None else self._homes()
+        self._pool = coordinator.open(crew, self._trace, writers=writers, homes=homes)
         if self._staff is not None and self.options.service.pinned and not coordinator.memory.pin():
             warnings.warn(
                 "Options.service.pinned: this process knows no device that could copy from pinned memory, so batches are in "
                 "ordinary memory; import tundish.torch where CUDA is available",
                 stacklevel=callers_level(),
             )
+
+    def _homes(self) -> int:
+        """Return how many workers what comes after a service's node asks for, if this machine has no others."""
+        from tundish.loader.run.coordinating.placement import Placement  # noqa: PLC0415 - few have one
+
+        placement = Placement(self.context.nodes)
+        after = [node for node in self.context.nodes if not placement.is_served(node)]
+        asked = [count for count in map(self.options.parallel_of, after) if count is not None]
+        return self.options.cores(self._cores) if AUTOTUNE in asked else max([1, *asked])
 
     # -- elements ------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ def parallelism_of(root: Operator, options: Options, asked: int | None) -> Paral
     """Return the processes that work for an iterator.
 
     The number of workers is ``TUNDISH_WORKERS``, else what the caller asks for, else ``Options.workers``, else the
-    largest `num_parallel_calls`, else 0; AUTOTUNE means the cores this process may use, divided by the local
+    largest `num_parallel_calls` (before a service's node, if there is one), else 0; AUTOTUNE means the cores this process may use, divided by the local
     ranks of a launcher, or what `Options.autotune` and `Options.threading` say. It is 0 inside a worker.
     """
     forced = overruled()
@@ -68,7 +68,9 @@ def parallelism_of(root: Operator, options: Options, asked: int | None) -> Paral
     beside = prefetches and sys.platform != "win32"
     count = options.asked_workers if asked is None else asked
     if count is None:
-        calls = [calls for calls in map(options.parallel_of, running) if calls is not None]
+        tops = [up for node in running if node.service is not None for up in node.inputs]
+        theirs = [below for top in tops for below in walk(top)] if tops else running
+        calls = [calls for calls in map(options.parallel_of, theirs) if calls is not None]
         count = AUTOTUNE if AUTOTUNE in calls else max(calls, default=None)
     if all(node.uncomputed for node in running):
         workers = 0  # what stands in files is read where it is wanted

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.service.client import DispatcherClient, DispatcherPlaces
 from tundish.loader.service.seats import remote_recruiting
+from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.run.pool.peers import WorkerSpec
+    from tundish.loader.service.credentials import Address
     from tundish.loader.service.distribute import Terms
 
 ANSWER_S = 15.0
@@ -44,6 +49,8 @@ class ServiceStaff:
 
     def __init__(self, places: DispatcherPlaces, local: int, most: int) -> None:
         self._places, self.local, self.most = places, local, most
+        self.credentials = places.credentials
+        self._nobody_since: float | None = None
 
     def seats(self) -> int:
         """Return the number of seats there are now."""
@@ -55,7 +62,32 @@ class ServiceStaff:
 
     def hired(self, spec: WorkerSpec) -> WorkerSpec:
         """Return the specification of workers who take the seats."""
-        return replace(spec, recruiting=remote_recruiting(self._places, local=self.local))
+        return replace(spec, recruiting=remote_recruiting(self, local=self.local))
+
+    def addresses(self) -> Sequence[Address]:
+        """Return the seats elsewhere, as the addresses of agents; warn if for long there have been none, and none here."""
+        found = self._places.addresses()
+        if found or self.local:
+            self._nobody_since = None
+        else:
+            self._wait_for_somebody()
+        return found
+
+    def _wait_for_somebody(self) -> None:
+        now = time.monotonic()
+        if self._nobody_since is None:
+            self._nobody_since = now
+        elif now - self._nobody_since > NOBODY_S:
+            self._nobody_since = math.inf
+            warnings.warn(
+                f"all workers of the service have been gone for {NOBODY_S:g} s, and this iterator waits for one to join; "
+                "its state is what it was, and another iterator may go on from it without the service",
+                stacklevel=callers_level(),
+            )
+
+    def failed(self, address: Address, error: OSError) -> None:
+        """Note that an agent could not be reached."""
+        self._places.failed(address, error)
 
     def close(self) -> None:
         """Give the seats back."""

@@ -359,3 +359,33 @@ def test_the_tuner_asks_for_seats_beyond_its_own_cores(
 def slow(k: Any) -> Any:
     time.sleep(0.01)
     return k
+
+
+def test_what_comes_after_has_as_many_workers_as_it_asks_for(cluster: Cluster) -> None:
+    ds = cluster.computes(Dataset.range(60).map(square)).map(slowly_here, num_parallel_calls=3)
+    with ds.iterator(workers=2) as iterator:
+        here = {int(pid) for pid in iterator}
+
+    assert os.getpid() not in here
+    assert len(here) == 3
+
+
+def slowly_here(_: Any) -> int:
+    time.sleep(0.005)
+    return os.getpid()
+
+
+def test_an_iterator_without_workers_says_that_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        cluster = Cluster(stack, workers=1)
+        ds = cluster.computes(Dataset.range(200).map(square))
+        with ds.iterator(workers=1) as iterator:
+            found = [int(next(iterator))]
+            monkeypatch.setattr(staff, "NOBODY_S", 0.1)
+            cluster.workers[0].stop()
+            timer = threading.Timer(1.0, cluster.add)
+            timer.start()
+            with pytest.warns(UserWarning, match="waits for one to join"):
+                found += [int(x) for x in iterator]
+            timer.join()
+    assert found == [k * k for k in range(200)]

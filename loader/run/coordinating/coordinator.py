@@ -106,12 +106,20 @@ class Coordinator:
         self._queue: list[Job] = []  # to be handed out
         self._deferred: deque[tuple[Job, int]] = deque()  # until there is so much memory
 
-    def open(self, crew: WorkerSpec, trace: Trace | None, *, writers: int = 0) -> Pool:
+    def open(
+        self, crew: WorkerSpec, trace: Trace | None, *, writers: int = 0, homes: int = 1
+    ) -> Pool:
         """Start the workers."""
         self.memory.open()
         self._trace = trace
         self.pool = Pool(
-            self.workers, self.memory.arena, crew, owner=self, writers=writers, trace=trace
+            self.workers,
+            self.memory.arena,
+            crew,
+            owner=self,
+            writers=writers,
+            homes=homes,
+            trace=trace,
         )
         return self.pool
 

@@ -77,6 +77,8 @@ class Pool:
         Receives answers.
     writers : int
         The number of additional workers that only get orders.
+    homes : int
+        The number of additional workers of this machine that are started if there are none and a task needs one.
     trace : Trace, optional
         Records every message; it is closed with the pool.
     """
@@ -89,10 +91,12 @@ class Pool:
         *,
         owner: Owner,
         writers: int = 0,
+        homes: int = 1,
         trace: Trace | None = None,
     ) -> None:
         self.size, self._crew, self._owner = size, crew, owner
         self._writers, self._homes, self._names = writers, 0, 0
+        self._most_homes = homes
         self._stages: dict[int, bytes] = {}
         self._layouts: dict[bytes, Layout] = {}
         self._peers: list[Peer] = []
@@ -373,8 +377,8 @@ class Pool:
         return job.prefer if job.prefer in peers else min(peers, key=_LOAD, default=None)
 
     def _at_home(self) -> list[Peer]:
-        """Return the worker of this machine that gathers what others elsewhere have computed."""
-        self._homes = 1
+        """Return the workers of this machine that go on with what others elsewhere have computed."""
+        self._homes = self._most_homes
         if not (any(peer.home for peer in self._peers) or self.starts):
             self._refill()
         return [peer for peer in self._peers if peer.home]
@@ -574,6 +578,8 @@ class Pool:
                 raise loads_exception(bytes(tail))
             if self._trace is not None:
                 about = {"pid": number} if kind == MessageKind.HELLO else {"bytes": size}
+                if kind == MessageKind.HELLO and peer.where is not None:
+                    about["where"] = peer.where
                 self._trace("<-", peer.name, MessageKind(kind).name, **about)
 
     def _place(self, peer: Peer, head: bytes, size: int) -> Placing | None:
