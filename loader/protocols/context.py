@@ -6,6 +6,7 @@ import hashlib
 import os
 import weakref
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.formats.kept import ROOM
@@ -121,9 +122,6 @@ class Context:
                 self._numbers[id(node)] = counts.get(type(node), 0)
                 counts[type(node)] = counts.get(type(node), 0) + 1
         self._index = {id(node): at for at, node in enumerate(self.nodes)}
-        self.replays = any(node.replays for node in self.nodes)
-        services = (node.service for node in self.nodes if node.service is not None)
-        self.services: tuple[Any, ...] = tuple(dict.fromkeys(services))
 
     @property
     def looks(self) -> tuple[Look, ...]:
@@ -134,6 +132,17 @@ class Context:
     def recorders(self) -> list[Any]:
         """The recorders of its snapshots that are being written."""
         return [live.recorder for live in self.live.values() if live.recorder is not None]
+
+    @cached_property
+    def replays(self) -> bool:
+        """True if an element of one of its nodes may need a pass replayed."""
+        return any(node.replays for node in self.nodes)
+
+    @cached_property
+    def services(self) -> tuple[Any, ...]:
+        """The services that the plan names, each once."""
+        named = (node.service for node in self.nodes if node.service is not None)
+        return tuple(dict.fromkeys(named))
 
     @property
     def line(self) -> str:
