@@ -78,7 +78,7 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """Indices in random order, or at random.
+    """Indices in random order, or drawn with replacement.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ _LINES: WeakKeyDictionary[UnitShuffle, OrderedDict[tuple[int, int], Line]] = Wea
 
 
 def line_of(node: UnitShuffle, seed: int, key: int) -> Line:
-    """Return the line of a pass, from a small cache."""
+    """Return the order of the records in a pass, from a small cache."""
     lines = _LINES.setdefault(node, OrderedDict())
     line = lines.get((seed, key))
     if line is None:

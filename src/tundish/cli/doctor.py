@@ -132,7 +132,7 @@ def messages() -> list[str]:
 
 
 def workers() -> list[str]:
-    """Say how workers begin."""
+    """Describe how workers start."""
     method = start_method()
     what = {
         "zygote": "zygote: one interpreter imports everything once and forks workers",

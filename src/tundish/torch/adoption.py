@@ -64,7 +64,7 @@ def adopt(ours: Callable[..., Any]) -> None:
 
 
 def _own(dataset: Any, options: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what one of our loaders has beside torch's arguments; None where they are of another."""
+    """Return the settings of one of our loaders beyond torch's arguments; None if it is another loader's."""
     if isinstance(dataset, (IterDataPipe, MapDataPipe)):  # which run on torch's own iterator
         return None
     mark = options.get("pin_memory_device")
