@@ -80,7 +80,7 @@ def _mixed(lists: Lists, odd: np.ndarray, others: Lists) -> Lists:
 def _number(words: np.ndarray) -> tuple[np.ndarray, Any]:
     """Return the varint at the low end of each word, and its length in bytes.
 
-    One of more than 4 bytes gives `_TOO_LONG`, or more: no length is that large, so the example is left to the parser of single ones.
+    One of more than 4 bytes gives `_TOO_LONG`, or more: no length is that large, so the example is *odd*.
     """
     if not np.bitwise_or.reduce(words & 0x80):
         return words & 0x7F, 1
