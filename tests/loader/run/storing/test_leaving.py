@@ -233,3 +233,16 @@ def test_the_writer_runs_nothing_of_the_users(tmp_path: Path) -> None:
     with ds.iterator(workers=2) as it:
         assert sum(1 for _ in it) == 300
     assert len(list(tmp_path.glob("init-*"))) == 2
+
+
+def test_an_iterator_that_could_not_be_made_lets_others_write(tmp_path: Path) -> None:
+    def fail() -> NoReturn:
+        raise RuntimeError("not today")
+
+    ds = td.Dataset.range(20).map(abs).snapshot(str(tmp_path))
+
+    with pytest.raises(RuntimeError, match="not today") as caught:
+        ds.with_options(td.Options(worker_init=fail)).iterator(workers=0)
+    assert sum(1 for _ in ds) == 20
+    assert caught.tb is not None, "its frames refer to the recorder all the while"
+    assert list(tmp_path.rglob("manifest.json"))
