@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tundish.loader.plan.node import Node
-from tundish.loader.protocols.chains import chain_base
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,7 +92,11 @@ class Traits(Node):
     @property
     def gathers(self) -> bool:
         """True if its elements may be rows of several blocks, which a stage gathers when an element is needed whole."""
-        return self.relays and any(chain_base(up)[0].gathers for up in self.inputs)
+        if not self.relays:
+            return False
+        from tundish.loader.protocols.chains import chain_base  # noqa: PLC0415 - of plans that are run
+
+        return any(chain_base(up)[0].gathers for up in self.inputs)
 
     consecutive: ClassVar[bool] = False
     """True if its inner datasets are files, read one after another."""
