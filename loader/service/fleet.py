@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import weakref
@@ -140,7 +141,7 @@ class Fleet:
         self.target = target
         self._client = DispatcherClient(target, credentials)
         keeper = Keeper(engine, target, cores, credentials)
-        self.close = weakref.finalize(self, _end, keeper, engine, self._client, closes)
+        self.close = weakref.finalize(self, _end, os.getpid(), keeper, engine, self._client, closes)
         try:
             self.scale(agents)
             keeper.start()
@@ -178,8 +179,14 @@ class Fleet:
 
 
 def _end(
-    keeper: Keeper, engine: AgentEngine, client: DispatcherClient, closes: Callable[[], object]
+    pid: int,
+    keeper: Keeper,
+    engine: AgentEngine,
+    client: DispatcherClient,
+    closes: Callable[[], object],
 ) -> None:
+    if os.getpid() != pid:
+        return  # a forked child, whose parent has the agents
     keeper.close()
     engine.stop(engine.find())
     client.close()

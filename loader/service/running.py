@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import threading
@@ -25,7 +26,8 @@ class Running:
         self.address = address
         self.stopped = threading.Event()
         self._closing: list[Callable[[], object]] = []
-        self._lock = renewed(threading.Lock())
+        self._lock = renewed(threading.RLock())  # garbage may be collected within it
+        self._pid = os.getpid()
 
     def closes(self, close: Callable[[], object]) -> None:
         """Have a function called when it is stopped, before those that were given earlier."""
@@ -37,7 +39,9 @@ class Running:
             raise RuntimeError("this server was stopped; make another")
 
     def stop(self) -> None:
-        """End everything."""
+        """End everything; in a forked child, do nothing: what is running is its parent's."""
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             closing, self._closing = self._closing, []
         while closing:

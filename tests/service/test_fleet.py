@@ -233,6 +233,26 @@ def test_an_engine_whose_agents_cannot_start(stack: ExitStack, tmp_path: Path) -
     engine.stop([name, "another"])
 
 
+def test_a_forked_child_ends_nothing_of_its_parents(stack: ExitStack) -> None:
+    fleet = local_fleet(1)
+    stack.callback(fleet.close)
+    worker = stack.enter_context(WorkerServer(WorkerConfig(fleet.target.split("://")[1])))
+    fleet.wait(2)
+    pid = os.fork()
+    if pid == 0:  # pragma: no cover - the child
+        worker.stop()
+        fleet.close()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    client = stack.enter_context(DispatcherClient(fleet.target))
+    assert len(client.agents()) == 2
+    assert len(agents()) == 1
+    began = time.process_time()
+    fleet.scale(2)
+    until(lambda: len(client.agents()) == 3)
+    assert time.process_time() - began < 2.0, "no thread runs in circles"
+
+
 def test_agents_end_with_the_process_that_has_started_them(stack: ExitStack) -> None:
     program = (
         "from tundish.loader.service.localengine import local_fleet\n"
