@@ -246,7 +246,7 @@ class Coordinator:
                 return True
         if pool.expects:
             return False
-        if self.feed() or pool.in_flight:  # memory may have come back from a consumer
+        if self.feed() or pool.expects:  # memory may have come back from a consumer
             return True
         if not self._deferred:
             raise AssertionError("nothing is being computed and nothing is ready")
