@@ -89,8 +89,7 @@ def host(
     Examples
     --------
     >>> import tundish as td
-    >>> from tundish.loader.service.host import host
-    >>> ds = host(td.Dataset.range(4).batch(2), name="an-example", linger=0.1)
+    >>> ds = td.service.host(td.Dataset.range(4).batch(2), name="an-example", linger=0.1)
     >>> [x.tolist() for x in ds]
     [[0, 1], [2, 3]]
     """
@@ -117,8 +116,7 @@ class HostedDataset(Dataset):
     Examples
     --------
     >>> import tundish as td
-    >>> from tundish.loader.service.host import host
-    >>> ds = host(td.Dataset.range(3), name="another-example", linger=0.1)
+    >>> ds = td.service.host(td.Dataset.range(3), name="another-example", linger=0.1)
     >>> len(ds), [int(x) for x in ds]
     (3, [0, 1, 2])
     """

@@ -36,6 +36,7 @@ from tundish.loader.service.arguments import (
 from tundish.loader.service.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.dispatchserver import DispatchServer
 from tundish.loader.service.distribute import Copies, Distribute, ShardingPolicy
+from tundish.loader.service.host import host
 from tundish.loader.service.merging import alone, merge_states
 from tundish.loader.service.raytrain import get_dataset_shard
 from tundish.loader.service.registering import fetched, registered, shares_of
@@ -58,6 +59,7 @@ __all__ = [
     "distribute",
     "from_dataset_id",
     "get_dataset_shard",
+    "host",
     "merge_states",
     "register_dataset",
     "start",
