@@ -49,6 +49,7 @@ numpydoc_validation_exclude = {
     r"tundish\.(Iterator|IteratorSpec|Optional|Ragged|Sparse|WorkerInfo|jax\.JaxIterator)$",  # made here
     r"tundish\.distribute\.(DistributedIterator|InputReplicationMode)$",  # made here; an enum
     r"tundish\.distribute\.cluster_resolver\.KubernetesExecutableLocation$",  # an enum
+    r"tundish\.service\.ShardingPolicy$",  # an enum
     r"tundish\.orbax\.",  # Orbax calls them
     r"tundish\.loader\.watch\.",  # made here; dataclasses that tell of their attributes
     r"tundish\.debugging\.(DebugInfo|Dump|DumpRecord|Dumped\w+)$",  # as these
