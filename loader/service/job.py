@@ -318,7 +318,10 @@ class SharedJob:
                 f"the states of others it has had {have}: let all consumers go back to states of one step, or merge "
                 "those (td.service.merge_states)"
             )
-        if mine > have:
+        # Below its low a claim has no numbers. What is free there, the consumer gave up when it joined without its state.
+        given_up = (np.flatnonzero(owners[: first - floor] == _FREE) + floor).tolist()
+        given_up += range(floor + len(owners), first)
+        if mine - have not in {0, len(given_up)} or (mine > have and self._out.keys() & given_up):
             return again
         hand = {number: request for request, number in claim.hand}
         wanted = dict.fromkeys(numbers_of(within(claim.had, first)), _FIRST)
@@ -331,6 +334,8 @@ class SharedJob:
         for number in had:
             if number not in wanted:
                 self._free(number)
+        for number in given_up if mine > have else ():
+            self._take(number, me)
         member = self.members[name]
         for number, request in sorted(wanted.items(), key=lambda each: (each[1], each[0])):
             self._take(number, me)

@@ -206,11 +206,10 @@ class JobServer:
                 f"this state is not as it was written: {where} {unfit.problem}"
             ) from None
         served = self._iterations.get(iteration)
-        if served is None:
-            for number, each in list(self._iterations.items()):
+        if served is None or served.ended:
+            for each in self._iterations.values():
                 if not each.consumers():
-                    del self._iterations[number]
-                    each.close()
+                    each.end()
             served = self._iterations[iteration] = ServedIteration(
                 self._dataset,
                 iteration,
@@ -264,7 +263,7 @@ class ServedIteration:
         most_bytes: int,
         again: bool,
     ) -> None:
-        self._dataset, self._iteration, self._workers = dataset, iteration, workers
+        self._maker = _ElementMaker(dataset, iteration, workers)
         now = time.monotonic()
         bounds = {"most": dealing.most, "most_bytes": most_bytes, "lease_s": dealing.lease_s}
         self._job: SharedJob | SharedWindow
@@ -279,6 +278,11 @@ class ServedIteration:
         self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._make, daemon=True, name="tundish-job")
         self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        """True if nothing is made any more, as nobody was there."""
+        return self._ending
 
     # -- consumers ------------------------------------------------------------------------------
 
@@ -369,7 +373,7 @@ class ServedIteration:
     # -- the iterator, in its own thread --------------------------------------------------------
 
     def _make(self) -> None:
-        maker = _ElementMaker(self._dataset, self._iteration, self._workers)
+        maker = self._maker
         try:
             while True:
                 with self._changed:
@@ -383,6 +387,8 @@ class ServedIteration:
                     self.computed = maker.computed
                     self._go_on()
         except BaseException as error:  # noqa: BLE001 - whatever it is, consumers are to hear of it
+            if self._ending:
+                return
             _log.exception("a shared job has failed")
             with self._changed:
                 self._failed = error
@@ -392,11 +398,16 @@ class ServedIteration:
         finally:
             maker.close()
 
-    def close(self) -> None:
-        """End the iterator."""
+    def end(self) -> None:
+        """Have the iterator end, without waiting for that."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()
+
+    def close(self) -> None:
+        """End the iterator, whatever its workers are doing."""
+        self.end()
+        self._maker.close()
         self._thread.join()
 
 

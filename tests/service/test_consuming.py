@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from tundish.errors import CheckpointError, IncompatibleCheckpointError
 from tundish.loader.dataset import Dataset
 from tundish.loader.protocols.items import Made
 from tundish.loader.run.iterator import Iterator as Elements
-from tundish.loader.service.consuming import Consume, FixedPlace, consume
+from tundish.loader.service.consuming import Consume, Consumed, FixedPlace, consume
 from tundish.loader.service.elements import read, written
 from tundish.loader.service.jobserver import Dealing, JobServer
 from tundish.loader.service.merging import alone, merge_states
@@ -299,3 +300,51 @@ def test_the_iterator_that_cannot_begin_is_an_error_of_its_consumers() -> None:
     ds = td.Dataset.range(3).with_options(td.Options(worker_init=begins))
     with serving(ds) as job, job.one() as it, pytest.raises(RuntimeError, match="no"):
         next(it)
+
+
+def test_a_wait_that_is_interrupted_again_and_again_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draw, poll = random.Random(4), Consumed._poll
+
+    def interrupted(self: Consumed, *args: Any) -> None:
+        if draw.random() < 0.2:
+            raise KeyboardInterrupt
+        poll(self, *args)
+        if draw.random() < 0.2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Consumed, "_poll", interrupted)
+    had = []
+    with serving(td.Dataset.range(40)) as job:
+        ds = Dataset._of(job.plan("a")).map(lambda x: x * 2)
+        with Elements(ds._node, iteration=0, workers=0) as it:
+            while True:
+                try:
+                    had.append(int(next(it)))
+                except KeyboardInterrupt:
+                    continue
+                except StopIteration:
+                    break
+
+    assert had == [2 * x for x in range(40)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_is_computed_behind_a_job_goes_on_from_its_state(workers: int) -> None:
+    with serving(td.Dataset.range(120)) as job:
+        ds = Dataset._of(job.plan("a")).map(double).batch(4)
+        with Elements(ds._node, iteration=0, workers=workers) as it:
+            had = [next(it).tolist() for _ in range(7)]
+            state = json.loads(json.dumps(it.state_dict()))
+            for _ in range(5):
+                next(it)
+        with Elements(ds._node, iteration=0, workers=2 - workers) as it:
+            it.load_state_dict(state)
+            rest = [batch.tolist() for batch in it]
+
+    assert sorted(itertools.chain(*had, *rest)) == [2 * x for x in range(120)]
+
+
+def double(x: Any) -> Any:
+    return 2 * x

@@ -307,6 +307,9 @@ class Run:
             self.job.cut(name, trainer.life, self.now)
             self.add(name, *(trainer.saved or (None, ())))
             self.trainers[name].saved = trainer.saved
+            if self.random.random() < 0.3:  # it reads before its state is loaded
+                self.lives += 1
+                self.job.join(Claim(name), str(self.lives), self.now)
         elif what < 0.76 and len(self.trainers) > 1 and not self.rounds:
             self.counts["killed for ever"] += 1
             self.job.cut(name, trainer.life, self.now)

@@ -1,0 +1,149 @@
+"""Servers and consumers of a job as processes that may be killed; run as a program, it forks them on request.
+
+A consumer keeps what it has had, and its state, in one file that is replaced after each element.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.service.listeners import OURS
+
+import tundish as td
+from tundish.loader.run.iterator import Iterator as Elements
+from tundish.loader.service.consuming import FixedPlace, consume
+from tundish.loader.service.jobserver import Dealing, JobServer
+
+N = 300
+LEASE_S = 20.0
+
+
+def dataset() -> td.Dataset:
+    """Return what is dealt: 0 to N-1, shuffled."""
+    return td.Dataset.range(N).shuffle(N, seed=1)
+
+
+def serve(port: int, again: bool, lease_s: float) -> None:
+    """Serve the job until this process is killed."""
+    JobServer(
+        dataset(),
+        Dealing(most=8, lease_s=lease_s),
+        port=port,
+        credentials=OURS,
+        workers=0,
+        again=again,
+    )
+    threading.Event().wait()
+
+
+def read_all(port: int, name: str, file: str) -> None:
+    """Take elements until the job ends, and keep them with the state behind each."""
+    path, place = Path(file), FixedPlace(("127.0.0.1", port), OURS)
+    node = consume(dataset()._node, place, "killed", Dealing(), consumer=name)
+    had: list[int] = []
+    with Elements(node, iteration=0) as it:
+        if path.exists():
+            kept = json.loads(path.read_text())
+            had = kept["had"]
+            it.load_state_dict(kept["state"])
+        for element in it:
+            had.append(int(element))
+            keep(path, had, it.state_dict())
+    keep(path, had, None)
+
+
+def keep(path: Path, had: list[int], state: Any) -> None:
+    """Replace the file."""
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps({"had": had, "state": state}))
+    part.replace(path)
+
+
+class Processes:
+    """Asks the program for processes."""
+
+    def __init__(self, program: subprocess.Popen[str]) -> None:
+        self._program = program
+
+    def ask(self, what: str, *args: Any) -> int:
+        """Start a process; return its id."""
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
+        print(json.dumps([what, *args]), file=self._program.stdin, flush=True)
+        return int(self._program.stdout.readline())
+
+    def kill(self, pid: int) -> None:
+        """Kill a process, and wait until it is gone."""
+        self.ask("kill", pid)
+
+    def exited(self, pid: int) -> int:
+        """Wait for a process; return its exit code."""
+        return self.ask("wait", pid)
+
+
+@contextmanager
+def processes() -> Iterator[Processes]:
+    """Start the program; in the end all that it has started is killed."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.service.jobprocesses"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    ) as program:
+        try:
+            yield Processes(program)
+        finally:
+            assert program.stdin is not None
+            program.stdin.close()
+
+
+WORK: dict[str, Callable[..., None]] = {"serve": serve, "read": read_all}
+
+
+def answer(number: int) -> None:
+    """Tell a number."""
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Fork what each line on stdin asks for, and answer with its id."""
+    running: set[int] = set()
+    for line in sys.stdin:
+        what, *args = json.loads(line)
+        if what in {"kill", "wait"}:
+            if what == "kill":
+                os.kill(args[0], signal.SIGKILL)
+            _, status = os.waitpid(args[0], 0)
+            running.discard(args[0])
+            answer(os.waitstatus_to_exitcode(status))
+            continue
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                WORK[what](*args)
+                code = 0
+            except BaseException as error:  # noqa: BLE001 - shown, and told by the exit code
+                sys.stderr.write(f"{what}: {type(error).__name__}: {error}\n")
+            finally:
+                os._exit(code)
+        running.add(pid)
+        answer(pid)
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    main()
