@@ -16,12 +16,14 @@ from unittest.mock import patch
 import numpy as np
 import psutil
 import pytest
+from tests.service.certificates import Authority
 from tests.service.fleets import Cutter, Listed, Machine, machines, remotely
-from tests.service.listeners import OTHERS, free_port
+from tests.service.listeners import OTHERS, TOKEN, free_port
 
 from tundish import DataLoader, Dataset, Options
 from tundish.loader.run.coordinating.store import shared_ring
-from tundish.loader.service.credentials import Address
+from tundish.loader.service.agent import Agent
+from tundish.loader.service.credentials import Address, Credentials
 from tundish.loader.service.dialing import Refused
 from tundish.loader.service.seats import remote_recruiting
 from tundish.testing import assert_resumes_anywhere, assert_workers_do_not_show, collect
@@ -225,6 +227,21 @@ def test_replicas_of_an_iterable_have_their_seats(places: Listed) -> None:
         loader._recruiting = recruiting
         found.append([batch.tolist() for batch in loader])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("plan", ["large", "dropped"])
+def test_rows_come_over_tls(plan: str, tmp_path: Path) -> None:
+    """Rows are decrypted into their slots; what is decrypted and not taken out would be announced by no descriptor."""
+    authority = Authority(tmp_path / "authority")
+    ours, theirs = (Credentials(TOKEN, authority.member(name)) for name in ("trainer", "agent"))
+    ds = PLANS[plan]()
+    with ds.iterator(workers=0) as iterator:
+        expected = digests(iterator)
+    with Agent("127.0.0.1", 0, theirs) as agent:
+        agent.start()
+        with remotely(Listed([agent.address], ours)), ds.iterator(workers=2) as iterator:
+            assert digests(iterator) == expected
+            assert iterator.stats.restarts == 0
 
 
 # --------------------------------------------------------------------------------------- faults
