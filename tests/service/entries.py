@@ -50,7 +50,10 @@ def sleep(fds: list[Any], config: bytes) -> int:
 def have_a_child(fds: list[Any], config: bytes) -> int:
     """Say the id of a process that inherits the connection, and sleep for ever."""
     sock = _connection(fds)
-    child = subprocess.Popen(["/bin/sleep", "1000"], pass_fds=[sock.fileno()])
+    apart = config == b"apart"
+    child = subprocess.Popen(
+        ["/bin/sleep", "1000"], pass_fds=[sock.fileno()], start_new_session=apart
+    )
     sock.send(b"%10d" % child.pid)
     while True:
         time.sleep(1000)

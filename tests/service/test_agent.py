@@ -228,14 +228,17 @@ def test_a_worker_that_sleeps_for_ever_goes_when_its_trainer_does(agent: Agent, 
     until(lambda: agent.workers == 0)
 
 
-def test_processes_that_a_worker_started_go_with_it(agent: Agent) -> None:
-    """They have inherited the connection: it ends all the same."""
-    dialed = seat(agent.address, "have_a_child")
+@pytest.mark.parametrize("apart", [False, True])
+def test_processes_that_a_worker_started_go_with_it(agent: Agent, apart: bool) -> None:
+    """But for those of a session of their own. They have inherited the connection: it ends all the same."""
+    dialed = seat(agent.address, "have_a_child", config=b"apart" if apart else CONFIG)
     child = pid_of(dialed)
     (worker,) = [each for each in psutil.process_iter() if is_worker(each)]
     worker.kill()
     assert not dialed.socket.recv(1)
     dialed.socket.close()
+    if apart:
+        os.kill(child, signal.SIGKILL)
     ends(child, 10)
 
 
@@ -320,11 +323,11 @@ def test_an_agent_that_ends_takes_its_workers_along(number: int) -> None:
 
 @pytest.mark.slow
 def test_an_agent_does_not_grow() -> None:
-    """Its memory and descriptors after 100 workers are those after 10."""
+    """Its memory and descriptors after 50 workers are those after 10."""
     with agent_process() as (process, address):
         looked = psutil.Process(process.pid)
         sizes = []
-        for _ in range(10):
+        for _ in range(5):
             for _ in range(10):
                 told(seat(address, "tell", b"a payload" * 10_000))
             until(lambda: len(looked.children(recursive=True)) == 1)
