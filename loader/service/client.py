@@ -214,6 +214,7 @@ class DispatcherPlaces:
         }
         self._wanted = wanted
         self._seats: tuple[Address, ...] = ()
+        self._unreached: set[Address] = set()  # seats that could not be had since they were dealt
         self._told = False
         self._look_at = self._ask_at = 0.0
         self._request: Outstanding | None = None
@@ -230,10 +231,7 @@ class DispatcherPlaces:
         if count == self._wanted:
             return
         self._wanted = count
-        if self._request is not None:
-            self._caller.cancel(self._request)
-            self._request = None
-        self._look(time.monotonic())
+        self._ask_anew()
 
     def wait(self, timeout_s: float) -> None:
         """Wait for the dispatcher's first answer; it is made where waiting does no harm.
@@ -261,11 +259,20 @@ class DispatcherPlaces:
             self._look(time.monotonic())
 
     def failed(self, address: Address, error: BaseException) -> None:
-        """Take note that a seat could not be had; the dispatcher sees by itself which agents are gone."""
+        """Ask anew, without a seat that could not be had: a dispatcher that has just begun believes what trainers hold."""
+        if address in self._seats and address not in self._unreached:
+            self._unreached.add(address)
+            self._ask_anew()
 
     def close(self) -> None:
         """Give the seats back. Safe to call twice."""
         self._caller.close()
+
+    def _ask_anew(self) -> None:
+        if self._request is not None:
+            self._caller.cancel(self._request)
+            self._request = None
+        self._look(time.monotonic())
 
     def _look(self, now: float) -> None:
         self._look_at = now + _LOOK_S
@@ -282,12 +289,14 @@ class DispatcherPlaces:
             return
         self.error, self._told = None, True
         self._seats = tuple((host, port) for host, port in fields["seats"])
+        self._unreached.intersection_update(self._seats)
         self._ask()
         self._caller.advance()
 
     def _ask(self) -> None:
         seats = [list(seat) for seat in self._seats]
-        fields: dict[str, Any] = {"wanted": self._wanted, "held": seats, **self._trainer}
+        held = [list(seat) for seat in self._seats if seat not in self._unreached]
+        fields: dict[str, Any] = {"wanted": self._wanted, "held": held, **self._trainer}
         if self._told:
             fields.update(known=seats, wait_s=_NEWS_S)
         self._request = self._caller.begin("seats", **fields)

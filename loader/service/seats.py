@@ -40,7 +40,8 @@ _REST_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 """How long an agent that could not be reached is left alone, by how often in a row that was."""
 
 _REFUSED_S = 5.0
-_NOBODY_S = 0.1
+_NOBODY_S = 0.02
+"""How often the places are asked while none can be dialled: each look is one step of their own connection."""
 _LOOK_S = 0.25
 """How often workers elsewhere that have tasks are looked at."""
 
@@ -247,7 +248,7 @@ class SeatRecruiting:
         rested = [each for each in addresses if self._rests.get(each, (0.0, 0))[0] <= now]
         if not rested:
             again = [self._rests[each][0] for each in addresses]
-            seeking.until = min([*again, now + _REST_S[-1]]) if again else now + _NOBODY_S
+            seeking.until = min([*again, now + _NOBODY_S])
             return
         there = Counter(address for address, _ in self._connected())
         there.update(each.address for each in self._seeking.values() if each.dial is not None)
