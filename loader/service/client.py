@@ -259,7 +259,7 @@ class DispatcherPlaces:
             self._look(time.monotonic())
 
     def failed(self, address: Address, error: BaseException) -> None:
-        """Ask anew, without a seat that could not be had: a dispatcher that has just begun believes what trainers hold."""
+        """Tell of a seat that could not be had: a dispatcher that has just begun takes what trainers hold to be there."""
         if address in self._seats and address not in self._unreached:
             self._unreached.add(address)
             self._ask_anew()
@@ -295,8 +295,9 @@ class DispatcherPlaces:
 
     def _ask(self) -> None:
         seats = [list(seat) for seat in self._seats]
-        held = [list(seat) for seat in self._seats if seat not in self._unreached]
-        fields: dict[str, Any] = {"wanted": self._wanted, "held": held, **self._trainer}
+        fields: dict[str, Any] = {"wanted": self._wanted, "held": seats, **self._trainer}
+        if self._unreached:
+            fields["lost"] = [list(seat) for seat in sorted(self._unreached)]
         if self._told:
             fields.update(known=seats, wait_s=_NEWS_S)
         self._request = self._caller.begin("seats", **fields)

@@ -223,6 +223,10 @@ class Dispatching:
         wait_s = _wait_s(request)
         host, versions = str(request.get("host", "")), _versions(request)
         self._speaks(caller, pure.TrainerLeft(name))
+        lost = {_address(each) for each in request.get("lost", ())} - self._gone
+        if lost and self._clock() < self._settled_at:
+            self._gone |= lost
+            self._deal_soon()
         self._happen([pure.TrainerHeard(name, wanted, held, host, versions, near)])
         if self._deal_at is not None and self._deal_at <= self._clock() + _COALESCED_S:
             self._deal()

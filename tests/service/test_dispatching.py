@@ -258,6 +258,18 @@ class TestSeats:
         assert bench.heard(5)["seats"] == [["b", 1], ["b", 1]], "a did not come back"
         assert self.ask(bench, "u", 6, 2)["seats"] == [["b", 1]]
 
+    def test_are_not_kept_where_a_trainer_could_not_have_them(self, bench: Bench) -> None:
+        held = [["a", 1], ["b", 1]]
+        assert self.ask(bench, "t", 5, 2, held=held)["seats"] == held
+        bench.agent("b", 1, cores=3)
+        bench.pass_time(0.03)
+        assert self.ask(bench, "t", 5, 2, held=held, known=held, wait_s=30.0) is None
+        told = {"held": held, "known": held, "lost": [["a", 1]], "wait_s": 30.0}
+        assert self.ask(bench, "t", 5, 2, **told)["seats"] == [["b", 1], ["b", 1]]
+        bench.agent("a", 2)
+        bench.pass_time(0.03)
+        assert ["a", 1] in self.ask(bench, "u", 6, 3)["seats"], "it is there after all"
+
     def test_are_not_told_when_the_time_is_up_as_news(self, bench: Bench) -> None:
         self.ask(bench, "t", 5, 4)
         assert self.ask(bench, "t", 5, 4, known=[], wait_s=2.0) is None

@@ -31,7 +31,7 @@ from tundish.testing.functions import Draw, Keep, Pause, Tag
 from tundish.testing.registry import CASES, Case
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 TIMEOUT_S = 30
 SHARED_RING = "tundish.loader.run.coordinating.memory.shared_ring"
@@ -289,6 +289,29 @@ def test_a_seat_that_cannot_be_had_is_had_later() -> None:
         threading.Timer(0.3, lambda: late.list.append(fleet[0].address)).start()
         assert len(collect(iterator, limit=4)) == 4
     assert late.failures
+
+
+class Counting(Listed):
+    """Places that count how often they are asked."""
+
+    asked = 0
+
+    def addresses(self) -> Sequence[Address]:
+        self.asked += 1
+        return super().addresses()
+
+
+def test_places_are_asked_often_while_nobody_can_be_reached() -> None:
+    """Each time is a step of their own connection, as to a dispatcher that is being replaced."""
+    late = Counting([("127.0.0.1", free_port())])
+    with (
+        remotely(late),
+        Dataset.range(9).map(Tag(1)).iterator(workers=1) as iterator,
+        machines(1) as fleet,
+    ):
+        threading.Timer(1.5, lambda: late.list.append(fleet[0].address)).start()
+        assert len(collect(iterator)) == 9
+    assert late.asked > 20, f"{late.asked} times in 1.5 s"
 
 
 def test_refusals_say_why(places: Listed) -> None:
