@@ -305,6 +305,8 @@ class Caller:
         The role, one of `Calls`.
     ask : dict, optional
         The request with which the connection begins.
+    rest_s : float
+        The longest time between attempts to connect.
     """
 
     def __init__(
@@ -313,8 +315,11 @@ class Caller:
         credentials: Credentials,
         role: str,
         ask: Mapping[str, Any] | None = None,
+        *,
+        rest_s: float = _REDIAL_S[1],
     ) -> None:
         self.address = address
+        self._rest_s = rest_s
         self.error: OSError | None = None
         self._credentials, self._role, self._ask = credentials, role, dict(ask or {})
         self._numbers = itertools.count(1)
@@ -477,7 +482,7 @@ class Caller:
         self._hang_up()
         self.error = error
         self._not_before = time.monotonic() + self._patience
-        self._patience = min(2 * self._patience, _REDIAL_S[1])
+        self._patience = min(2 * self._patience, self._rest_s)
         for number, request in list(self._open.items()):
             if request.sent and not request.again:
                 request.fail(error)

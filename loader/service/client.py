@@ -17,6 +17,9 @@ from tundish.loader.service.dialing import resolve
 from tundish.loader.service.handshake import digest_of, versions
 from tundish.loader.service.loop import READ, WRITE
 
+REDIAL_S = 0.25
+"""A dispatcher that is gone is dialled so often: it is most likely being started again."""
+
 _TIMEOUT_S = 30.0
 _NEWS_S = 30.0
 """The dispatcher answers after so long though nothing has changed."""
@@ -56,7 +59,7 @@ class DispatcherClient:
         self.address = parse_address(target)
         self.credentials = credentials if credentials is not None else Credentials.find()
         self._timeout_s = timeout_s
-        self._caller = Caller(self.address, self.credentials, "dispatcher")
+        self._caller = Caller(self.address, self.credentials, "dispatcher", rest_s=REDIAL_S)
 
     def register(self, id_: str, payload: bytes, plan: Any = None) -> str:
         """Register a dataset; its payload is sent if the dispatcher does not know it.
@@ -205,7 +208,8 @@ class DispatcherPlaces:
         self.credentials = credentials
         self.error: Exception | None = None
         number = resolve(address)[1][:2]  # once, since looking a name up may take a while
-        self._caller = Caller((str(number[0]), int(number[1])), credentials, "dispatcher")
+        place = (str(number[0]), int(number[1]))
+        self._caller = Caller(place, credentials, "dispatcher", rest_s=REDIAL_S)
         self._trainer = {
             "name": f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
             "host": socket.gethostname(),

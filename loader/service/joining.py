@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tundish.loader.service.calling import Caller, Outstanding
-from tundish.loader.service.client import wait_for
+from tundish.loader.service.client import REDIAL_S, wait_for
 from tundish.loader.service.credentials import Address, Credentials, show_address
 from tundish.loader.service.handshake import versions
 from tundish.loader.service.hosting import HostedJob, HostJob, JobHost, JobOrder
@@ -64,7 +64,7 @@ class Joining:
         self.error: Exception | None = None
         self._agent = {**agent, "versions": list(versions().values())}
         self._interval_s, self._patience_s = interval_s, patience_s
-        self._caller = Caller(dispatcher, credentials, "dispatcher")
+        self._caller = Caller(dispatcher, credentials, "dispatcher", rest_s=REDIAL_S)
         self._host = JobHost(host_job, self._fetch, agent["address"][0])
         self._joined = threading.Event()
         self._stopping = False
