@@ -69,7 +69,7 @@ def test_workers_that_fall_silent_hold_nobody_up(fleet: list[Machine]) -> None:
     assert longest < 1.0 * patience()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 def test_late_answers_reach_nothing_that_was_delivered(fleet: list[Machine], seed: int) -> None:
     """Workers are stopped and go on at random, often in the middle of their rows; the consumer writes to its batches."""
     rng = random.Random(seed)
