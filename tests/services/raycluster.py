@@ -163,7 +163,7 @@ class Driver:
 
     def remove_node_of(self, actor: str) -> int:
         """End the node of an actor, if it is not the head's."""
-        _, node = self.place(actor)
+        _, node = self.place(actor, 10.0)
         at = [each.node_id for each in self.nodes].index(node)
         return self.remove_node(at)
 
@@ -191,10 +191,10 @@ class Driver:
     def watch(self, name: str, timeout_s: float) -> list[str]:
         return list(self.engines[name].watch(timeout_s))
 
-    def place(self, actor: str) -> list[Any]:
+    def place(self, actor: str, timeout_s: float = 60.0) -> list[Any]:
         """Return an actor's process and its node, once it is there."""
         found = self.ray.get_actor(actor, namespace="tundish")
-        return list(self.ray.get(found.place.remote(), timeout=60))
+        return list(self.ray.get(found.place.remote(), timeout=timeout_s))
 
     def close(self) -> None:
         self.ray.shutdown()

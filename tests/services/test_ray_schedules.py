@@ -182,10 +182,10 @@ class Schedule:
         )
         self._now(what)
         if what == "agent":
-            with contextlib.suppress(OSError, RuntimeError):  # it may be gone by now
+            with contextlib.suppress(OSError, RuntimeError):  # it may be gone, or of a node that is
                 names = sorted(agent["name"] for agent in client.status()["agents"])
                 if names:
-                    pid, _ = self.cluster("place", actor=rng.choice(names))
+                    pid, _ = self.cluster("place", actor=rng.choice(names), timeout_s=10)
                     os.kill(pid, signal.SIGKILL)
         elif what == "raylet":
             if self.cluster("count") > 1:
@@ -194,7 +194,7 @@ class Schedule:
                 self.cluster("add_node")
         elif what == "dispatcher":
             with contextlib.suppress(RuntimeError, ProcessLookupError):
-                os.kill(self.cluster("place", actor=NAME)[0], signal.SIGKILL)
+                os.kill(self.cluster("place", actor=NAME, timeout_s=10)[0], signal.SIGKILL)
         elif what == "its node":
             with contextlib.suppress(RuntimeError):
                 self.cluster("remove_node_of", actor=NAME)
