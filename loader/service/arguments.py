@@ -96,7 +96,7 @@ class CrossTrainerCache:
     Parameters
     ----------
     trainer_id : str
-        The trainer's name, another one for each. Trainers with one name share what that name gets.
+        The trainer's name, another one for each: a second iterator of one name takes the place of the first.
     lag : {"skip", "wait"}, default "skip"
         What becomes of a trainer that is slower than the others: it skips what has left the job's window, as in
         tf.data, or the others wait for it. Ours.

@@ -504,6 +504,8 @@ class SharedJob:
 
     def _tell(self, consumer: str, member: _Member) -> Told | None:
         """Return what a consumer is to know by now; None if it knows enough."""
+        if any(each.doubted for each in self.members.values()):
+            return None  # what those have had may be void
         before, names = member.told, self._taking_part()
         at = max((at for at in self._states if at <= self.low), default=None)
         if at is None:

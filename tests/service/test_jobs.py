@@ -445,18 +445,26 @@ SETTLE, ASK = SharedJob._settle, SharedJob.ask
 @pytest.mark.parametrize(
     ("name", "broken"),
     [
-        ("_settle", forget_who_was_there),
         ("_apply", believe),
         ("_free", tell_nobody),
         ("ask", know_everybody),
     ],
-    ids=["barrier", "claims", "freeing", "epoch"],
+    ids=["claims", "freeing", "epoch"],
 )
 def test_a_broken_job_is_caught(name: str, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SharedJob, name, broken)
 
     with pytest.raises((AssertionError, CheckpointError)):
         run_all(300, rounds=False)
+
+
+def test_a_job_that_does_not_wait_for_who_was_there_refuses_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits = run_all(40, rounds=False)["refused"]
+    monkeypatch.setattr(SharedJob, "_settle", forget_who_was_there)
+
+    assert run_all(40, rounds=False)["refused"] > 2 * waits + 5
 
 
 def claim(name: str, low: int, had: Any = (), **fields: Any) -> Claim:
