@@ -266,8 +266,7 @@ class Outstanding:
         True if it was answered, or never will be.
     """
 
-    def __init__(self, what: str, message: list[memoryview], *, again: bool) -> None:
-        self.what = what
+    def __init__(self, message: list[memoryview], *, again: bool) -> None:
         self.message = message
         self.again = again
         self.done = False
@@ -401,7 +400,7 @@ class Caller:
             self.advance()  # the connection may have ended meanwhile
         number = next(self._numbers)
         message = _message({**fields, "call": number, "do": do}, blobs)
-        self._open[number] = request = Outstanding(do, message, again=again)
+        self._open[number] = request = Outstanding(message, again=again)
         if self._mail is not None:
             self._post(request)
         return request

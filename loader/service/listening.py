@@ -223,10 +223,6 @@ class Listener:
         finally:
             self._end()
 
-    def wake(self) -> None:
-        """Have the loop look once at everything; from any thread."""
-        self.loop.soon(lambda: None)
-
     def close(self) -> None:
         """End it, with everything that roles have. Safe to call twice, and from any thread."""
         self.loop.stop()
@@ -429,10 +425,6 @@ class Listener:
         reason = str(error)
         self._complain(each, "refused", reason)
         yield from tell(each.stream, {"refused": reason[:16_000]})
-        self._drop_later(each)
-
-    def _drop_later(self, each: _Incoming) -> None:
-        """Close a connection that was refused."""
         self.loop.unwatch(each.stream.fileno())
         each.stream.close()
 

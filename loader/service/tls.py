@@ -39,7 +39,7 @@ class TlsStream:
     """One end of a TLS session, used as a socket is used.
 
     What is sent by one call is in records of its own, so who has received a whole message has left nothing decrypted that
-    no descriptor announces. The socket below never blocks. A blocking stream (`setblocking`) waits itself, so that a record of which a part
+    no descriptor announces. It has one user at a time, as a channel has. The socket below never blocks. A blocking stream (`setblocking`) waits itself, so that a record of which a part
     has arrived does not hold up who does not want to wait.
 
     Parameters
