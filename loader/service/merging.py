@@ -119,6 +119,10 @@ def merge_claims(claims: Sequence[Claim]) -> Common:
         low = had[0][1]
     best = max((c.base for c in claims), key=lambda base: (base.state is not None, base.at))
     ahead = within(had, low)
+    if best.state is None and (low or ahead):
+        raise CheckpointError(
+            "elements have come, and no consumer knows yet where the job's iterator was: take the states an element later"
+        )
     if len(claims) == 1 and not claims[0].consumer:
         return replace(newest, low=low, ahead=ahead, origin=low)  # merged before
     body = [[claim.to_json() for claim in sorted(claims, key=lambda claim: claim.consumer)]]
