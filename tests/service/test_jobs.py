@@ -405,10 +405,10 @@ KINDS = pytest.mark.parametrize("rounds", [False, True], ids=["shared", "rounds"
 
 @KINDS
 def test_nothing_is_missing_and_nothing_comes_twice(rounds: bool) -> None:
-    counts = run_all(100, rounds=rounds)
+    counts = run_all(60, rounds=rounds)
 
-    assert counts["job crashes"] > 80
-    assert counts["killed, back with its state"] > 40
+    assert counts["job crashes"] > 40
+    assert counts["killed, back with its state"] > 20
 
 
 @pytest.mark.thorough

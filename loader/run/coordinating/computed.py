@@ -17,7 +17,7 @@ from tundish.loader.run.coordinating.placing import placing
 from tundish.loader.run.coordinating.tasks import Tasks
 from tundish.loader.run.evaluating.evaluators import compile_values
 from tundish.loader.run.pool.peers import Job
-from tundish.loader.run.stages.stage import TASK_S, task_s
+from tundish.loader.run.stages.stage import TASK_S
 from tundish.loader.run.wire.messages import (
     EXTRA,
     EXTRA_IN_SLOT,
@@ -343,7 +343,7 @@ def rows_per_task(stage: Stage, total: int, workers: int) -> int:
     if stage.pace.row_s is None:
         return max(1, total // (4 * workers))
     # What a row takes is wall time: on a busy machine it says too much.
-    rows = max(stage.pace.rows_in(task_s(workers)), stage.group // (4 * workers))
+    rows = max(stage.pace.rows_in_task(workers), stage.group // (4 * workers))
     count = max(1, round(total / rows))
     return -(-total // count)
 

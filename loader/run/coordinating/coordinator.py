@@ -363,8 +363,11 @@ class Coordinator:
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
         """Process a worker's answer to a task."""
         block, stage = job.block, job.block.stage
-        if self._is_settled(job):
+        if job.superseded or block.number not in self._blocks:
+            self._drop(job)
             return
+        if job.twin is not None:
+            self._supersede(job, job.twin)
         if job.held:
             self.memory.let_go(job)
         block.flying -= 1
@@ -414,7 +417,10 @@ class Coordinator:
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
         """Note that a block needs a larger slot, or has to be one task."""
         block, stage = job.block, job.block.stage
-        if self._leaves_it_to_twin(job) or self._is_settled(job):
+        if job.superseded or block.number not in self._blocks:
+            self._drop(job)
+            return
+        if self._leaves_it_to_twin(job):
             return
         block.flying -= 1
         self.memory.reserve.give_back(block)
@@ -525,17 +531,11 @@ class Coordinator:
         assert self.pool is not None
         self.pool.submit([twin])
 
-    def _is_settled(self, job: Job) -> bool:
-        """Return True if nobody needs the answer to a task, which is then dropped; else its twin's is not needed."""
-        if job.superseded or job.block.number not in self._blocks:
-            self._drop(job)
-            return True
-        twin = job.twin
-        if twin is not None:
-            job.twin = twin.twin = None
-            assert self.pool is not None
-            self.pool.supersede(twin)
-        return False
+    def _supersede(self, job: Job, twin: Job) -> None:
+        """Wait no longer for the twin of a task that was answered: the first answer counts."""
+        assert self.pool is not None
+        job.twin = twin.twin = None
+        self.pool.supersede(twin)
 
     def _leaves_it_to_twin(self, job: Job) -> bool:
         """Return True if a task that was not done has a twin, which goes on with it."""

@@ -303,13 +303,17 @@ class Pool:
         sizes: dict[Peer, int] = {}
         peers = self._staying
         for job in jobs:
-            peer, tail = self._doer(job, peers), job.tail
+            tail = job.tail
+            if job.is_order or job.home or job.seat is not None:
+                peer = self._appointed(job, peers)
+            else:
+                peer = job.prefer if job.prefer in peers else min(peers, key=_LOAD, default=None)
             if peer is not None and peer.where is not None and (job.held or job.roots):
                 try:
                     tail = self._owner.by_value(job)
                 except Exception:  # noqa: BLE001 - of what cannot be sent: it is not, then
                     job.home, job.prefer = True, None
-                    peer = self._doer(job, peers)
+                    peer = self._appointed(job, peers)
             if peer is None:
                 self._orphans.append(job)
                 continue
@@ -366,14 +370,13 @@ class Pool:
                 if peer.jobs[0] is job:
                     peer.channel.divert()
 
-    def _doer(self, job: Job, peers: list[Peer]) -> Peer | None:
-        """Return the worker for a task; None if there is none now."""
+    def _appointed(self, job: Job, peers: list[Peer]) -> Peer | None:
+        """Return the worker for a task that not every worker may do; None if there is none now."""
         if job.is_order:
             return next((p for p in self._peers if p.writes and not p.leaving), None)
         if job.seat is not None:
             return next((p for p in peers if p.seat == job.seat), None)
-        if job.home:
-            peers = [p for p in peers if p.where is None] or self._at_home()
+        peers = [p for p in peers if p.where is None] or self._at_home()
         return job.prefer if job.prefer in peers else min(peers, key=_LOAD, default=None)
 
     def _at_home(self) -> list[Peer]:
@@ -488,7 +491,7 @@ class Pool:
                 for message in messages:
                     self._take_in(peer, memoryview(message))
                 # What is held depended on these; and a worker that is left by them is let go.
-                if not (messages and peer.channel.held and peer in self._peers):
+                if not (messages and peer.where and peer.channel.held and peer in self._peers):
                     break
         except Exception:
             self.cut = before

@@ -21,7 +21,7 @@ from tundish.loader.protocols.positional import Positions
 from tundish.loader.protocols.rows import Row, Rows, as_ref
 from tundish.loader.protocols.state_parsing import own
 from tundish.loader.run.stages.overtaking import load_stage, with_left_out
-from tundish.loader.run.stages.stage import Stage, task_s
+from tundish.loader.run.stages.stage import Stage
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Machine, Mark
@@ -169,7 +169,7 @@ class ParallelStage(Stage):
 
     def _size(self) -> int:
         """Return the number of rows for the next block."""
-        group, rows = self.group, self.pace.rows_in(task_s(self._owner.workers))
+        group, rows = self.group, self.pace.rows_in_task(self._owner.workers)
         # As long as no row has been seen, its size is not known either.
         fit = max(1, _BLOCK_BYTES // self.pace.row_nbytes) if self.pace.row_nbytes else _FIRST_FIT
         if group == 1:

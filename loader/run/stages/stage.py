@@ -17,11 +17,6 @@ _FIRST_ROWS = 1
 _MOST_ROWS = 4096
 
 
-def task_s(workers: int) -> float:
-    """Return how long a task should take with so many workers: so long that at most half of this thread goes into tasks."""
-    return max(TASK_S, 2 * workers * _TRAINER_S)
-
-
 class Pace:
     """Time and size of one row, as measured so far; set by the code that receives results."""
 
@@ -31,11 +26,15 @@ class Pace:
         self.row_s: float | None = None
         self.row_nbytes = 0
 
-    def rows_in(self, seconds: float) -> int:
-        """Return how many rows take about `seconds`; 1 until a row has been measured."""
+    def rows_in_task(self, workers: int = 1) -> int:
+        """Return how many rows a task should have with so many workers; 1 until a row has been measured.
+
+        With many workers it takes longer, so that at most half of this thread goes into tasks.
+        """
         if self.row_s is None:
             return _FIRST_ROWS
-        return max(1, min(_MOST_ROWS, int(seconds / max(self.row_s, 1e-7))))
+        task_s = max(TASK_S, 2 * workers * _TRAINER_S)
+        return max(1, min(_MOST_ROWS, int(task_s / max(self.row_s, 1e-7))))
 
 
 class Stage:

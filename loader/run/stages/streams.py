@@ -15,7 +15,7 @@ from tundish.loader.protocols.items import End, Failure, NotReady, Ref, ref_of
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.rows import Row
 from tundish.loader.run.stages.chunkrefs import InnerRefs, PlacedRefs, told_places
-from tundish.loader.run.stages.stage import TASK_S, Stage
+from tundish.loader.run.stages.stage import Stage
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Machine, Mark
@@ -235,7 +235,7 @@ class StreamStage(Stage):
     def _rows(self) -> int:
         nbytes = self.pace.row_nbytes
         fit = max(1, _CHUNK_BYTES // nbytes) if nbytes else _FIRST_FIT
-        return min(_CHUNK_ROWS, fit, self.pace.rows_in(TASK_S))
+        return min(_CHUNK_ROWS, fit, self.pace.rows_in_task())
 
     def _ask(self, stream: Stream, rows: int) -> None:
         refs = self._refs(stream.outer, stream.asked, rows)
