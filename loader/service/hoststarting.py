@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tundish.loader.service.hostlink import HostSettings
     from tundish.loader.service.hostplan import HostedPlan
 
-_STARTS = 3  # of host processes that end before they answer
+_STARTS = 6  # of host processes that end before they answer: others may be killing them
 _SHOWN = 4096
 
 

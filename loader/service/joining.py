@@ -68,13 +68,16 @@ class Joining:
         self._host = JobHost(host_job, self._fetch, agent["address"][0])
         self._joined = threading.Event()
         self._stopping = False
+        self._starting = threading.Lock()
         self._ended = ended
         self._bell, self._ear = socket.socketpair()
         self._thread = threading.Thread(target=self._run, daemon=True, name="tundish-joining")
 
     def start(self) -> None:
-        """Join, and go on joining; `joined` waits for it."""
-        self._thread.start()
+        """Join, and go on joining; `joined` waits for it. Once it is closed, do nothing."""
+        with self._starting:
+            if not self._stopping:
+                self._thread.start()
 
     def joined(self) -> None:
         """Wait until the dispatcher knows the agent.
@@ -92,8 +95,10 @@ class Joining:
         """Leave, and end the jobs that the agent serves. Safe to call twice."""
         if self._stopping:
             return
-        self._stopping = True
-        if self._thread.ident is None:  # it was never started
+        with self._starting:
+            self._stopping = True
+            started = self._thread.ident is not None
+        if not started:
             self._end()
             return
         with contextlib.suppress(OSError):  # it has ended by itself

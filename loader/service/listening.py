@@ -197,6 +197,7 @@ class Listener:
         self._incoming: dict[_Incoming, None] = {}  # in the order in which they came
         self._complaints = Complaints()
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
         self._ending = threading.Lock()
         self._ended = False
         self._sweeping = False
@@ -211,10 +212,20 @@ class Listener:
         self.close()
 
     def start(self) -> threading.Thread:
-        """Serve in a thread of its own."""
-        self._thread = threading.Thread(target=self.serve, daemon=True, name="tundish-service")
-        self._thread.start()
-        return self._thread
+        """Serve in a thread of its own.
+
+        Raises
+        ------
+        RuntimeError
+            It was closed.
+        """
+        thread = threading.Thread(target=self.serve, daemon=True, name="tundish-service")
+        with self._starting:  # a thread that has not started cannot be waited for
+            if self._ended:
+                raise RuntimeError("this listener was closed; make another")
+            thread.start()
+            self._thread = thread
+        return thread
 
     def serve(self) -> None:
         """Serve in this thread until `close`."""
@@ -226,11 +237,12 @@ class Listener:
     def close(self) -> None:
         """End it, with everything that roles have. Safe to call twice, and from any thread."""
         self.loop.stop()
-        thread = self._thread
+        with self._starting:
+            thread = self._thread
+            if thread is None:
+                self._end()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
-        elif thread is None:
-            self._end()
 
     def _end(self) -> None:
         with self._ending:

@@ -111,6 +111,9 @@ def serve(server: Server, started: Callable[[], object] = lambda: None) -> None:
         if not told.is_set():
             started()
             server.join()
+    except Exception:
+        if not told.is_set():  # else it was stopped while it started
+            raise
     finally:
         ended.set()
         server.stop()

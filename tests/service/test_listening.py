@@ -521,6 +521,32 @@ def test_closing_ends_everything() -> None:
         pass  # never served
 
 
+def test_it_may_be_closed_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a signal: who closes it waits for its thread, which may not have started yet."""
+    listener = Listener("127.0.0.1", 0, OURS, {})
+    start, problems = threading.Thread.start, list[Exception]()
+
+    def close() -> None:
+        try:
+            listener.close()
+        except Exception as error:  # noqa: BLE001 - shown below
+            problems.append(error)
+
+    closer = threading.Thread(target=close)
+
+    def start_late(thread: threading.Thread) -> None:
+        start(closer)
+        closer.join(0.1)  # it ends now only if it does not wait
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_late)
+    listener.start().join()
+    closer.join()
+    assert not problems
+    with pytest.raises(RuntimeError, match="was closed"):
+        listener.start()
+
+
 def test_it_listens_on_ipv6_as_well() -> None:
     try:
         listener = Listener("::1", 0, OURS, {"keep": Keeping()})
