@@ -186,6 +186,17 @@ class HostedIterator(Iterator):
     """The elements of a dataset from a host process, one after another; made by ``iter(ds)``.
 
     It is used like any iterator, and its states are those of an iterator of the dataset alone.
+
+    Parameters
+    ----------
+    plan : HostedPlan
+        The dataset, as it is given to a host process.
+    settings : HostSettings
+        The host process's name, and how it deals with its consumers.
+    iteration : int
+        The number of the iteration.
+    seed : int or None
+        The seed of operators without one; None: the host process's.
     """
 
     def __init__(
