@@ -85,7 +85,8 @@ test-bridges: .venv-jax/installed .venv-tensorflow/installed
 	.venv-tensorflow/bin/python -m pytest -m framework tests/test_docs.py
 
 test-services: .venv-services/installed
-	.venv-services/bin/python -m pytest -m "not thorough" tests/services src/tundish/ray.py
+	.venv-services/bin/python -m pytest -m "not thorough" tests/services --ignore=tests/services/test_ray_data.py
+	.venv-services/bin/python -m pytest tests/services/test_ray_data.py src/tundish/ray.py
 
 # Frameworks do not all agree on the versions of what they share, so each has a place of its own. Most of
 # their modules are never imported: bytecode is made of those that are.

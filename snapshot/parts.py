@@ -126,7 +126,7 @@ def joined(parts: Sequence[Part]) -> Manifest:
         element_spec=specs[0] if specs and all(spec == specs[0] for spec in specs) else None,
         marks=_marks([manifest.marks for manifest in manifests]),
         inputs=first.inputs,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=datetime.now(UTC).isoformat(timespec="microseconds"),
         library=version("tundish"),
     )
 
