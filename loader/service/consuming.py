@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tundish.loader.watch.watch import StageMeter
 
 AHEAD = 4
-"""How many elements a consumer asks for, or holds, by default."""
+"""The number of elements that a consumer asks for, or holds, by default."""
 
 _GOODBYE_S = 1.0
 

@@ -103,7 +103,7 @@ class TrainerHeard:
     host: str = ""
     versions: tuple[str, ...] = ()
     near: bool = False
-    """Whether it takes seats of its own host alone."""
+    """True if it takes seats of its own host alone."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class JobPlaced:
 
 @dataclass(frozen=True)
 class SeatsDealt:
-    """Which seats each trainer was given: addresses, one a seat."""
+    """The seats that each trainer was given: addresses, one a seat."""
 
     seats: Mapping[str, tuple[Address, ...]]
 

@@ -34,7 +34,7 @@ _COALESCED_S = 0.02
 """Seats are dealt anew so long after a change: many agents start at once, and many trainers."""
 
 _RETURN_S = 1.0
-"""Who spoke by a connection that has ended has so long to speak by another; its caller dials anew at once."""
+"""Seconds that an agent or trainer whose connection has ended has to dial again before it counts as gone."""
 
 _SETTLED_S = 5.0
 """A dispatcher that has begun takes nobody's seats away for so long: agents dial it anew within a second or two."""

@@ -36,7 +36,7 @@ import tundish.errors
 from tundish.loader.service.credentials import Address, show_address
 
 PROTOCOL = 1
-"""What follows HELLO; the number changes when older versions would misunderstand it."""
+"""The version of all that comes after HELLO; it changes when older versions would misunderstand it."""
 
 MAGIC = b"tundish service\n"
 NONCE = 32

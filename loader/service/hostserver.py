@@ -51,7 +51,7 @@ _MOST_STRANGERS = 64
 _HEARD_AT_ONCE = 64
 _PROVEN_S = 30.0
 _FIRST_S = 60.0
-"""How long a process that was started waits for its first consumer."""
+"""Seconds for which a process that was started waits for its first consumer."""
 _LOOK_S = 0.002
 _LOG_BYTES = 1 << 20
 

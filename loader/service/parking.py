@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Fields = dict[str, Any]
 
 RAISED = (TundishError, ValueError, RuntimeError, OSError)
-"""What an answer may raise; it is raised at the caller."""
+"""The exceptions that an answer may raise; they are raised at the caller."""
 
 
 @dataclass(eq=False, frozen=True)

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
 _REST_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-"""How long an agent that could not be reached is left alone, by how often in a row that was."""
+"""Seconds for which an agent that could not be reached is left alone, by the number of failures in a row."""
 
 _REFUSED_S = 5.0
 _NOBODY_S = 0.02
-"""How often the places are asked while none can be dialled: each look is one step of their own connection."""
+"""Seconds between questions to the places while none can be dialled: each is one step of their own connection."""
 _LOOK_S = 0.25
-"""How often workers elsewhere that have tasks are looked at."""
+"""Seconds between looks at workers elsewhere that have tasks."""
 
 
 class Places(Protocol):

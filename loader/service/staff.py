@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from tundish.loader.service.distribute import Terms
 
 ANSWER_S = 15.0
-"""How long an iterator waits for the dispatcher's first answer."""
+"""Seconds for which an iterator waits for the dispatcher's first answer."""
 
 NOBODY_S = 60.0
-"""How long it waits for the first worker to join."""
+"""Seconds for which it waits for the first worker to join."""
 
 _LOOK_S = 0.02
 _PER_CORE = 4

@@ -45,7 +45,7 @@ _LONG = 4.0
 """So many times as late is a task that is done twice though a twentieth of all has been."""
 
 _LEAST_TASKS = 8
-"""How many tasks of a stage have to be known for that."""
+"""The number of tasks of a stage that have to be known for that."""
 
 
 class Coordinator:

@@ -1,4 +1,4 @@
-"""Where stages are computed if a plan names a service: before that node on its machines, after it at home."""
+"""Placement of stages if a plan names a service: those before that node on its machines, those after it at home."""
 
 from __future__ import annotations
 

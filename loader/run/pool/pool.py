@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _START_DEATHS = 8
 _ELSEWHERE_S = 10.0
-"""How long no worker of another machine may come up until that is an error."""
+"""Seconds without any worker of another machine after which that is an error."""
 _BACK_OFF_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 _ENDING_S = 0.1
 _CONFIRM_S = 5.0
