@@ -454,6 +454,7 @@ def test_a_thread_is_asked_as_its_process_is(board: Board) -> None:
     thread = threading.Thread(target=done.wait)  # one that lives until it has been asked
     thread.start()
     try:
+        assert thread.native_id is not None
         assert thread.native_id != os.getpid()
         assert read_board(thread.native_id) == b"whole"
     finally:
