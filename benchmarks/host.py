@@ -58,7 +58,7 @@ def dataset(workers: int) -> Any:
 
 def consume(settings: dict[str, Any]) -> None:
     """Be a consumer: read some batches, then as many as are measured, when told to."""
-    from tundish.loader.service.host import host
+    from tundish.loader.service.host.host import host
 
     ds = dataset(settings["workers"])
     if settings["shared"]:

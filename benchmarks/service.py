@@ -29,8 +29,8 @@ from common import Report, arguments
 
 from tundish import Dataset
 from tundish.loader.run.pool.crew import crew_of
-from tundish.loader.service.credentials import Address, Credentials
-from tundish.loader.service.seats import remote_recruiting
+from tundish.loader.service.connections.credentials import Address, Credentials
+from tundish.loader.service.distributing.seats import remote_recruiting
 
 BATCH, ROW = 64, (3, 224, 224)
 BATCH_BYTES = BATCH * int(np.prod(ROW)) * 4
@@ -40,8 +40,8 @@ TOKEN = b"a token of a benchmark on loopback"
 
 AGENT = """
 import sys
-from tundish.loader.service.agent import Agent
-from tundish.loader.service.credentials import Credentials
+from tundish.loader.service.agents.agent import Agent
+from tundish.loader.service.connections.credentials import Credentials
 with Agent("127.0.0.1", 0, Credentials(sys.argv[1].encode())) as agent:
     print(agent.address[1], flush=True)
     agent.serve()

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import tundish as td
-from tundish.loader.service.calling import Later
-from tundish.loader.service.client import DispatcherClient
-from tundish.loader.service.datasets import DatasetsInMemory
-from tundish.loader.service.dispatching import Dispatching, Patience
-from tundish.loader.service.engine import AgentOrder
-from tundish.loader.service.journal import LocalJournal, NoJournal
-from tundish.loader.service.localengine import LocalEngine, local_fleet
+from tundish.loader.service.connections.calling import Later
+from tundish.loader.service.dispatching.client import DispatcherClient
+from tundish.loader.service.dispatching.datasets import DatasetsInMemory
+from tundish.loader.service.dispatching.dispatching import Dispatching, Patience
+from tundish.loader.service.dispatching.journal import LocalJournal, NoJournal
+from tundish.loader.service.servers.engine import AgentOrder
+from tundish.loader.service.servers.localengine import LocalEngine, local_fleet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,6 +12,8 @@ import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "tundish"
 PARTS = ("shm", "formats", "snapshot", "loader")
@@ -76,19 +78,31 @@ MAY_IMPORT = {
 }
 
 
-# The folders of `loader.run`: each may import those before it. The modules beside them may import all, and none imports these.
-RUN = (
-    "starting",
-    "wire",
-    "watching",
-    "evaluating",
-    "storing",
-    "stages",
-    "inline",
-    "working",
-    "pool",
-    "coordinating",
-)
+# The folders of two layers: each may import those before it. Modules beside them may import all, and none imports these.
+FOLDERS = {
+    "loader.run": (
+        "starting",
+        "wire",
+        "watching",
+        "evaluating",
+        "storing",
+        "stages",
+        "inline",
+        "working",
+        "pool",
+        "coordinating",
+    ),
+    "loader.service": (
+        "connections",
+        "dispatching",
+        "jobs",
+        "agents",
+        "servers",
+        "distributing",
+        "host",
+        "ray",
+    ),
+}
 
 
 def modules() -> dict[str, Path]:
@@ -156,27 +170,29 @@ def test_imports_go_one_way() -> None:
     assert not wrong
 
 
-def test_folders_of_run_import_one_way() -> None:
+@pytest.mark.parametrize("parent", FOLDERS)
+def test_folders_of_a_layer_import_one_way(parent: str) -> None:
+    order = FOLDERS[parent]
+    prefix = f"tundish.{parent}."
+
     def place(module: str) -> int:
-        folder = module.removeprefix("tundish.loader.run.").split(".")[0]
-        return RUN.index(folder) if folder in RUN else len(RUN)
+        folder = module.removeprefix(prefix).split(".")[0]
+        return order.index(folder) if folder in order else len(order)
 
     wrong = [
         f"{importer} may not import {target}"
         for importer, targets in graph().items()
-        if importer.startswith("tundish.loader.run.")
+        if importer.startswith(prefix)
         for target in sorted(targets)
-        if target.startswith("tundish.loader.run.")
+        if target.startswith(prefix)
         if place(target) > place(importer)
     ]
 
     assert not wrong
     folders = {
-        name.split(".")[3]
-        for name in graph()
-        if name.count(".") == 4 and layer(name) == "loader.run"
+        name.split(".")[3] for name in graph() if name.count(".") == 4 and layer(name) == parent
     }
-    assert folders == set(RUN)
+    assert folders == set(order)
 
 
 def test_only_faces_import_the_facade() -> None:
@@ -241,7 +257,7 @@ def test_each_folder_says_what_it_may_import() -> None:
         paragraph = re.search(r"^May import (.*?)(\n\n|\Z)", doc(path), re.MULTILINE | re.DOTALL)
         if paragraph is None:
             wrong.append(f"{folder} does not say what it may import")
-        elif layer(folder) != "loader.run" or folder == "tundish.loader.run":
+        elif layer(folder) not in FOLDERS or folder == f"tundish.{layer(folder)}":
             named = {f"tundish.{name}" for name in re.findall(r"`([\w.]+)`", paragraph[1])}
             wrong += [
                 f"{folder} does not say that it imports {target}"

@@ -23,7 +23,7 @@ from tundish.distribute.division import hinted
 from tundish.distribute.files import NoFilesError, by_files
 from tundish.loader.dataset import Dataset
 from tundish.loader.operators.repeat import Repeat
-from tundish.loader.service.arguments import (
+from tundish.loader.service.distributing.arguments import (
     CrossTrainerCache,
     check_compression,
     check_copies,
@@ -33,20 +33,20 @@ from tundish.loader.service.arguments import (
     sharing_of,
     terms_of,
 )
-from tundish.loader.service.configs import DispatcherConfig, WorkerConfig
-from tundish.loader.service.dispatchserver import DispatchServer
-from tundish.loader.service.distribute import Copies, Distribute, ShardingPolicy
-from tundish.loader.service.host import host
-from tundish.loader.service.merging import alone, merge_states
-from tundish.loader.service.raytrain import get_dataset_shard
-from tundish.loader.service.registering import fetched, registered, shares_of
-from tundish.loader.service.workerserver import WorkerServer
+from tundish.loader.service.distributing.distribute import Copies, Distribute, ShardingPolicy
+from tundish.loader.service.distributing.registering import fetched, registered, shares_of
+from tundish.loader.service.host.host import host
+from tundish.loader.service.jobs.merging import alone, merge_states
+from tundish.loader.service.ray.train import get_dataset_shard
+from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
+from tundish.loader.service.servers.dispatchserver import DispatchServer
+from tundish.loader.service.servers.workerserver import WorkerServer
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
-    from tundish.loader.service.distribute import Terms
-    from tundish.loader.service.fleet import Fleet
-    from tundish.loader.service.rayservice import RayFleet
+    from tundish.loader.service.distributing.distribute import Terms
+    from tundish.loader.service.ray.service import RayFleet
+    from tundish.loader.service.servers.fleet import Fleet
 
 __all__ = [
     "CrossTrainerCache",
@@ -174,7 +174,7 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
         made = ds._of(Distribute(divided, terms))  # noqa: SLF001 - our own
         if sharing is None:
             return made
-        from tundish.loader.service.sharing import consumed  # noqa: PLC0415 - few share a job
+        from tundish.loader.service.distributing.sharing import consumed  # noqa: PLC0415 - few share a job
 
         return ds._of(consumed(made, terms, sharing))  # noqa: SLF001 - our own
 
@@ -384,10 +384,10 @@ def start(
             raise ValueError(
                 f"{' and '.join(wrong)} of start() is for Ray; address=None starts processes of this machine"
             )
-        from tundish.loader.service.localengine import local_fleet  # noqa: PLC0415 - one of the two
+        from tundish.loader.service.servers.localengine import local_fleet  # noqa: PLC0415 - one of the two
 
         return local_fleet(workers, cpus_per_worker)
-    from tundish.loader.service.rayservice import start_on_ray  # noqa: PLC0415 - as above
+    from tundish.loader.service.ray.service import start_on_ray  # noqa: PLC0415 - as above
 
     return start_on_ray(
         workers,

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tundish.cli import main
-from tundish.loader.service.client import DispatcherClient
-from tundish.loader.service.dispatchserver import DispatchServer
+from tundish.loader.service.dispatching.client import DispatcherClient
+from tundish.loader.service.servers.dispatchserver import DispatchServer
 
 BOUND_S = 30.0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tundish.loader.service.credentials import TlsFiles
+from tundish.loader.service.connections.credentials import TlsFiles
 
 EXTENSIONS = """[authority]
 basicConstraints = critical,CA:TRUE

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.service.hosted import forked_host, host_pids, until
 
-from tundish.loader.service import hoststarting
+from tundish.loader.service.host import starting as hoststarting
 
 MEMORY = Path("/dev/shm")
 

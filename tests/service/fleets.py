@@ -18,13 +18,13 @@ import psutil
 from tests.service.listeners import OURS, TOKEN
 
 from tundish.loader.run.pool.crew import crew_of
-from tundish.loader.service.credentials import Address, Credentials
-from tundish.loader.service.seats import remote_recruiting
+from tundish.loader.service.connections.credentials import Address, Credentials
+from tundish.loader.service.distributing.seats import remote_recruiting
 
 AGENT = """
 import sys
-from tundish.loader.service.agent import Agent
-from tundish.loader.service.credentials import Credentials
+from tundish.loader.service.agents.agent import Agent
+from tundish.loader.service.connections.credentials import Credentials
 with Agent("127.0.0.1", 0, Credentials(sys.argv[1].encode())) as agent:
     print(agent.address[1], flush=True)
     agent.serve()

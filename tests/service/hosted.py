@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 import tundish as td
-from tundish.loader.service import hostserver
-from tundish.loader.service.host import HostedDataset, host
-from tundish.loader.service.hostfolder import HostFolder
-from tundish.loader.service.hostlink import HostSettings
+from tundish.loader.service.host import server as hostserver
+from tundish.loader.service.host.folder import HostFolder
+from tundish.loader.service.host.host import HostedDataset, host
+from tundish.loader.service.host.link import HostSettings
 
 ROWS, SIDE = 4, 160  # an element of a batch: 100 KiB
 GONE_S = 20.0
@@ -73,7 +73,7 @@ def host_pids(folder: Path) -> list[int]:
     for process in Path("/proc").iterdir():
         if process.name.isdecimal():
             with contextlib.suppress(OSError):
-                started = b"hostserver" in (process / "cmdline").read_bytes()
+                started = b"service.host.server" in (process / "cmdline").read_bytes()
                 if started and mark in (process / "environ").read_bytes().split(b"\0"):
                     found.append(int(process.name))
                 named = (process / "comm").read_bytes() == b"tundish-host\n"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import exchanging
-from tundish.loader.service.distribute import Distribute, Terms
+from tundish.loader.service.distributing.distribute import Distribute, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

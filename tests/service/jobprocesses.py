@@ -20,8 +20,8 @@ from tests.service.listeners import OURS
 
 import tundish as td
 from tundish.loader.run.iterator import Iterator as Elements
-from tundish.loader.service.consuming import FixedPlace, consume
-from tundish.loader.service.jobserver import Dealing, JobServer
+from tundish.loader.service.jobs.consuming import FixedPlace, consume
+from tundish.loader.service.jobs.jobserver import Dealing, JobServer
 
 N = 300
 LEASE_S = 20.0

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tundish.loader.service.credentials import Address, Credentials
+from tundish.loader.service.connections.credentials import Address, Credentials
 
 TOKEN = b"a token that only these tests know"
 OURS = Credentials(TOKEN)

@@ -20,12 +20,12 @@ import pytest
 from tests.service.listeners import OURS, TOKEN
 
 from tundish.loader.run.starting.control import scratch_file
-from tundish.loader.service import agent as agent_module
-from tundish.loader.service.agent import Agent, Payloads
-from tundish.loader.service.calling import Caller
-from tundish.loader.service.credentials import Address
-from tundish.loader.service.dialing import Dialed, Refused, dial
-from tundish.loader.service.handshake import digest_of
+from tundish.loader.service.agents import agent as agent_module
+from tundish.loader.service.agents.agent import Agent, Payloads
+from tundish.loader.service.connections.calling import Caller
+from tundish.loader.service.connections.credentials import Address
+from tundish.loader.service.connections.dialing import Dialed, Refused, dial
+from tundish.loader.service.connections.handshake import digest_of
 
 CONFIG = b"a config"
 
@@ -282,8 +282,8 @@ def test_closing_ends_the_workers() -> None:
 
 AGENT = """
 import sys
-from tundish.loader.service.agent import Agent
-from tundish.loader.service.credentials import Credentials
+from tundish.loader.service.agents.agent import Agent
+from tundish.loader.service.connections.credentials import Credentials
 agent = Agent("127.0.0.1", 0, Credentials(sys.argv[1].encode()))
 print(agent.address[1], flush=True)
 agent.serve()

@@ -8,7 +8,7 @@ import pytest
 
 from tundish import Dataset
 from tundish.loader.run.coordinating.lookahead import LookAhead
-from tundish.loader.service.arguments import (
+from tundish.loader.service.distributing.arguments import (
     CrossTrainerCache,
     Sharing,
     check_copies,
@@ -18,7 +18,7 @@ from tundish.loader.service.arguments import (
     sharing_of,
     terms_of,
 )
-from tundish.loader.service.distribute import Distribute, ShardingPolicy, Terms
+from tundish.loader.service.distributing.distribute import Distribute, ShardingPolicy, Terms
 
 
 def test_policies_have_tf_datas_names_and_values() -> None:

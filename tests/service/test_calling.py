@@ -17,11 +17,11 @@ import pytest
 from tests.service.listeners import OTHERS, OURS, answering, free_port
 
 from tundish.errors import SnapshotVersionError
-from tundish.loader.service import calling, dialing
-from tundish.loader.service.calling import Caller, Calls, Later
-from tundish.loader.service.credentials import Address
-from tundish.loader.service.dialing import Refused, dial
-from tundish.loader.service.listening import Listener
+from tundish.loader.service.connections import calling, dialing
+from tundish.loader.service.connections.calling import Caller, Calls, Later
+from tundish.loader.service.connections.credentials import Address
+from tundish.loader.service.connections.dialing import Refused, dial
+from tundish.loader.service.connections.listening import Listener
 
 Handler = Callable[..., Any]
 
@@ -310,8 +310,8 @@ def test_hostile_callers_end_alone(what: str) -> None:
 
 CALLER = """
 import signal, sys
-from tundish.loader.service.calling import Caller
-from tundish.loader.service.credentials import Credentials
+from tundish.loader.service.connections.calling import Caller
+from tundish.loader.service.connections.credentials import Credentials
 Caller(("127.0.0.1", int(sys.argv[1])), Credentials(sys.argv[2].encode()), "test").call("x")
 signal.pause()
 """

@@ -20,10 +20,10 @@ from tundish.errors import CheckpointError, IncompatibleCheckpointError
 from tundish.loader.dataset import Dataset
 from tundish.loader.protocols.items import Made
 from tundish.loader.run.iterator import Iterator as Elements
-from tundish.loader.service.consuming import Consume, Consumed, FixedPlace, consume
-from tundish.loader.service.elements import read, written
-from tundish.loader.service.jobserver import Dealing, JobServer
-from tundish.loader.service.merging import alone, merge_states
+from tundish.loader.service.jobs.consuming import Consume, Consumed, FixedPlace, consume
+from tundish.loader.service.jobs.elements import read, written
+from tundish.loader.service.jobs.jobserver import Dealing, JobServer
+from tundish.loader.service.jobs.merging import alone, merge_states
 from tundish.spec import flatten
 
 

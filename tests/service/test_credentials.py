@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.hostile import HOSTILE, deadline, put
 
-from tundish.loader.service import credentials
-from tundish.loader.service.credentials import (
+from tundish.loader.service.connections import credentials
+from tundish.loader.service.connections.credentials import (
     Credentials,
     TlsFiles,
     own_token_file,

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from tundish.loader.service import dispatcher as d
-from tundish.loader.service.dealing import deal, shares
-from tundish.loader.service.dispatcher import DispatcherState, apply
+from tundish.loader.service.dispatching import dispatcher as d
+from tundish.loader.service.dispatching.dealing import deal, shares
+from tundish.loader.service.dispatching.dispatcher import DispatcherState, apply
 
 
 def fleet(rng: Random, versions: tuple[str, ...] = ("a",)) -> DispatcherState:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from tests.service.listeners import OTHERS, OURS, TOKEN, answering, free_port
 
-from tundish.loader.service import dialing
-from tundish.loader.service.dialing import Dial, Dialed, Refused, dial
-from tundish.loader.service.handshake import (
+from tundish.loader.service.connections import dialing
+from tundish.loader.service.connections.dialing import Dial, Dialed, Refused, dial
+from tundish.loader.service.connections.handshake import (
     MAGIC,
     digest_of,
     finish,

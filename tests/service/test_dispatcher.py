@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tundish.errors import IncompatibleJobError
-from tundish.loader.service import dispatcher as d
-from tundish.loader.service.dispatcher import OWN, DispatcherState, apply
+from tundish.loader.service.dispatching import dispatcher as d
+from tundish.loader.service.dispatching.dispatcher import OWN, DispatcherState, apply
 
 PLAN = [["range#0", {"stop": 9}], ["batch#1", {"batch_size": 2}]]
 

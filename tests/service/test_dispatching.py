@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tundish.errors import DataLossError, IncompatibleJobError
-from tundish.loader.service.calling import Later
-from tundish.loader.service.datasets import FOLDER, DatasetsInMemory, StoredDatasets
-from tundish.loader.service.dispatching import Dispatching, Patience
-from tundish.loader.service.handshake import digest_of
-from tundish.loader.service.journal import LocalJournal, NoJournal
+from tundish.loader.service.connections.calling import Later
+from tundish.loader.service.connections.handshake import digest_of
+from tundish.loader.service.dispatching.datasets import FOLDER, DatasetsInMemory, StoredDatasets
+from tundish.loader.service.dispatching.dispatching import Dispatching, Patience
+from tundish.loader.service.dispatching.journal import LocalJournal, NoJournal
 
 PATIENCE = Patience(agent_s=15.0, job_s=300.0, check_s=60.0)
 

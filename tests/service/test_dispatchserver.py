@@ -20,13 +20,13 @@ from tests.service.listeners import free_port
 
 import tundish as td
 from tundish.errors import IncompatibleJobError
-from tundish.loader.service.client import DispatcherClient, DispatcherPlaces
-from tundish.loader.service.configs import DispatcherConfig, WorkerConfig
-from tundish.loader.service.credentials import Credentials, parse_address
-from tundish.loader.service.dispatchserver import DispatchServer
-from tundish.loader.service.hosting import HostedJob, JobOrder
-from tundish.loader.service.joining import Joining
-from tundish.loader.service.workerserver import WorkerServer
+from tundish.loader.service.connections.credentials import Credentials, parse_address
+from tundish.loader.service.dispatching.client import DispatcherClient, DispatcherPlaces
+from tundish.loader.service.jobs.hosting import HostedJob, JobOrder
+from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
+from tundish.loader.service.servers.dispatchserver import DispatchServer
+from tundish.loader.service.servers.joining import Joining
+from tundish.loader.service.servers.workerserver import WorkerServer
 
 BOUND_S = 20.0
 
@@ -279,8 +279,8 @@ def dispatcher_process(stack: ExitStack, port: int, folder: Path) -> subprocess.
     """A dispatcher in a process of its own, which listens when this returns."""
     program = (
         "import sys\n"
-        "from tundish.loader.service.configs import DispatcherConfig\n"
-        "from tundish.loader.service.dispatchserver import DispatchServer\n"
+        "from tundish.loader.service.servers.configs import DispatcherConfig\n"
+        "from tundish.loader.service.servers.dispatchserver import DispatchServer\n"
         "config = DispatcherConfig(int(sys.argv[1]), work_dir=sys.argv[2], fault_tolerant_mode=True)\n"
         "dispatcher = DispatchServer(config)\n"
         "print('listening', flush=True)\n"

@@ -19,7 +19,7 @@ import tundish as td
 from tundish import AUTOTUNE, Dataset, Options, service
 from tundish.cli.frame import _workers
 from tundish.loader.run import iterator as iterating
-from tundish.loader.service import staff
+from tundish.loader.service.distributing import staff
 from tundish.loader.watch.stats import Stats
 from tundish.testing.compare import Outcome, collect, difference
 from tundish.testing.functions import Draw, Fail, Tag

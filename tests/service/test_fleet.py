@@ -20,13 +20,13 @@ import psutil
 import pytest
 from tests.service.listeners import free_port
 
-from tundish.loader.service.client import DispatcherClient
-from tundish.loader.service.configs import DispatcherConfig, WorkerConfig
-from tundish.loader.service.dispatchserver import DispatchServer
-from tundish.loader.service.engine import AgentOrder
-from tundish.loader.service.keeping import AgentRoster
-from tundish.loader.service.localengine import LocalEngine, local_fleet
-from tundish.loader.service.workerserver import WorkerServer
+from tundish.loader.service.dispatching.client import DispatcherClient
+from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
+from tundish.loader.service.servers.dispatchserver import DispatchServer
+from tundish.loader.service.servers.engine import AgentOrder
+from tundish.loader.service.servers.keeping import AgentRoster
+from tundish.loader.service.servers.localengine import LocalEngine, local_fleet
+from tundish.loader.service.servers.workerserver import WorkerServer
 
 BOUND_S = 30.0
 
@@ -258,7 +258,7 @@ def test_a_forked_child_ends_nothing_of_its_parents(stack: ExitStack) -> None:
 
 def test_agents_end_with_the_process_that_has_started_them(stack: ExitStack) -> None:
     program = (
-        "from tundish.loader.service.localengine import local_fleet\n"
+        "from tundish.loader.service.servers.localengine import local_fleet\n"
         "import psutil, time\n"
         "fleet = local_fleet(2)\n"
         "fleet.wait(2)\n"

@@ -22,9 +22,9 @@ from tests.service.hosted import (
 )
 
 import tundish as td
-from tundish.loader.service import hoststarting
-from tundish.loader.service.host import HostedDataset, host
-from tundish.loader.service.hostslots import PrivateSlots
+from tundish.loader.service.host import starting as hoststarting
+from tundish.loader.service.host.host import HostedDataset, host
+from tundish.loader.service.host.slots import PrivateSlots
 
 STARTED = hoststarting.start_host
 

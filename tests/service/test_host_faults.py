@@ -29,9 +29,9 @@ from tests.service.hosted import (
 
 import tundish as td
 from tundish.loader.run.starting.control import scratch_file
-from tundish.loader.service.host import host
-from tundish.loader.service.hostfolder import HostFolder, packet_socket
-from tundish.loader.service.hostwire import LARGEST, receive_packet, send_told, versions
+from tundish.loader.service.host.folder import HostFolder, packet_socket
+from tundish.loader.service.host.host import host
+from tundish.loader.service.host.wire import LARGEST, receive_packet, send_told, versions
 
 pytestmark = pytest.mark.usefixtures("forks_hosts")
 

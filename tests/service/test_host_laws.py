@@ -10,7 +10,7 @@ import pytest
 from tests.laws.sampling import some
 
 from tundish.loader.plan.node import set_seed
-from tundish.loader.service.host import host
+from tundish.loader.service.host.host import host
 from tundish.testing.compare import Outcome, collect, difference
 from tundish.testing.registry import CASES, Case
 

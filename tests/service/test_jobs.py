@@ -17,8 +17,8 @@ import pytest
 import tundish as td
 from tundish.errors import CheckpointError
 from tundish.loader.run.iterator import Iterator
-from tundish.loader.service.claims import Claim, Common, Holding
-from tundish.loader.service.job import (
+from tundish.loader.service.jobs.claims import Claim, Common, Holding
+from tundish.loader.service.jobs.job import (
     DealtElement,
     Declined,
     ElementRequest,
@@ -27,8 +27,8 @@ from tundish.loader.service.job import (
     NothingYet,
     SharedJob,
 )
-from tundish.loader.service.merging import merge_claims
-from tundish.loader.service.ranges import holds, within
+from tundish.loader.service.jobs.merging import merge_claims
+from tundish.loader.service.jobs.ranges import holds, within
 
 N = 40
 LEASE_S = 10.0

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tundish.errors import RecordCorruptError, SnapshotVersionError
-from tundish.loader.service.journal import (
+from tundish.loader.service.dispatching.journal import (
     NAME,
     Disk,
     LocalJournal,

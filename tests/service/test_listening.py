@@ -21,9 +21,9 @@ import psutil
 import pytest
 from tests.service.listeners import OTHERS, OURS, TOKEN
 
-from tundish.loader.service import dialing, listening
-from tundish.loader.service.dialing import Refused, dial
-from tundish.loader.service.handshake import (
+from tundish.loader.service.connections import dialing, listening
+from tundish.loader.service.connections.dialing import Refused, dial
+from tundish.loader.service.connections.handshake import (
     MAGIC,
     digest_of,
     finish,
@@ -33,7 +33,7 @@ from tundish.loader.service.handshake import (
     prove,
     versions,
 )
-from tundish.loader.service.listening import Accepted, Listener, Role
+from tundish.loader.service.connections.listening import Accepted, Listener, Role
 
 
 class Keeping(Role):
@@ -424,8 +424,8 @@ def test_a_thousand_idle_connections(caplog: pytest.LogCaptureFixture) -> None:
 
 LISTENER = """
 import os, resource, sys, threading, time
-from tundish.loader.service.credentials import Credentials
-from tundish.loader.service.listening import Listener, Role
+from tundish.loader.service.connections.credentials import Credentials
+from tundish.loader.service.connections.listening import Listener, Role
 class Welcome(Role):
     def welcome(self, accepted): return {}
     def begin(self, accepted): accepted.socket.close()

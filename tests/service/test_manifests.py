@@ -41,8 +41,8 @@ def test_ports_of_policies_are_those_of_commands() -> None:
 
 TRAIN = """
 import os, time
-from tundish.loader.service.client import DispatcherClient
-from tundish.loader.service.credentials import Credentials
+from tundish.loader.service.dispatching.client import DispatcherClient
+from tundish.loader.service.connections.credentials import Credentials
 with DispatcherClient(os.environ["SERVICE"], Credentials.find()) as client:
     while not client.status()["agents"]:
         time.sleep(0.05)

@@ -18,7 +18,7 @@ from tundish.loader.operators.repeat import Repeat
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.context import Context
 from tundish.loader.run.coordinating.placement import Placement
-from tundish.loader.service.distribute import Copies
+from tundish.loader.service.distributing.distribute import Copies
 from tundish.testing.compare import Outcome, collect, difference
 from tundish.testing.functions import Draw, Fail, Keep, Tag
 from tundish.testing.registry import CASES, FIRST, Case

@@ -22,15 +22,15 @@ from tests.service.listeners import OURS, TOKEN
 
 import tundish as td
 from tundish.loader.run import parallelengine
-from tundish.loader.service.agent import Agent
-from tundish.loader.service.credentials import Address, Credentials
-from tundish.loader.service.dialing import Refused
-from tundish.loader.service.seats import remote_recruiting
+from tundish.loader.service.agents.agent import Agent
+from tundish.loader.service.connections.credentials import Address, Credentials
+from tundish.loader.service.connections.dialing import Refused
+from tundish.loader.service.distributing.seats import remote_recruiting
 
 AGENT = """
 import sys
-from tundish.loader.service.agent import Agent
-from tundish.loader.service.credentials import Credentials, TlsFiles
+from tundish.loader.service.agents.agent import Agent
+from tundish.loader.service.connections.credentials import Credentials, TlsFiles
 agent = Agent("127.0.0.1", 0, Credentials(sys.argv[1].encode(), TlsFiles.from_environment()))
 print(agent.address[1], flush=True)
 agent.serve()

@@ -22,10 +22,10 @@ from tests.service.listeners import OTHERS, TOKEN, free_port
 
 from tundish import DataLoader, Dataset, Options
 from tundish.loader.run.coordinating.store import shared_ring
-from tundish.loader.service.agent import Agent
-from tundish.loader.service.credentials import Address, Credentials
-from tundish.loader.service.dialing import Refused
-from tundish.loader.service.seats import remote_recruiting
+from tundish.loader.service.agents.agent import Agent
+from tundish.loader.service.connections.credentials import Address, Credentials
+from tundish.loader.service.connections.dialing import Refused
+from tundish.loader.service.distributing.seats import remote_recruiting
 from tundish.testing import assert_resumes_anywhere, assert_workers_do_not_show, collect
 from tundish.testing.functions import Draw, Keep, Pause, Tag
 from tundish.testing.registry import CASES, Case

@@ -20,13 +20,13 @@ import pytest
 from tests.service.certificates import Authority
 from tests.service.listeners import TOKEN, answering
 
-from tundish.loader.service.agent import Agent
-from tundish.loader.service.calling import Caller, Calls
-from tundish.loader.service.credentials import Credentials, TlsFiles
-from tundish.loader.service.dialing import Dialed, Refused, dial
-from tundish.loader.service.handshake import digest_of, finish
-from tundish.loader.service.listening import Listener
-from tundish.loader.service.tls import TlsStream, resume
+from tundish.loader.service.agents.agent import Agent
+from tundish.loader.service.connections.calling import Caller, Calls
+from tundish.loader.service.connections.credentials import Credentials, TlsFiles
+from tundish.loader.service.connections.dialing import Dialed, Refused, dial
+from tundish.loader.service.connections.handshake import digest_of, finish
+from tundish.loader.service.connections.listening import Listener
+from tundish.loader.service.connections.tls import TlsStream, resume
 from tundish.shm.channel import Channel, ChannelClosed
 
 SECRET = b"what nobody may read on the way " * 4

@@ -173,12 +173,12 @@ class Driver:
     # -- an engine in this process, with agents that do nothing ------------------------------------
 
     def engine(self, name: str) -> None:
-        from tundish.loader.service.rayengine import RayEngine
+        from tundish.loader.service.ray.engine import RayEngine
 
         self.engines[name] = RayEngine("test", b"0" * 16, Idle)
 
     def start(self, name: str, count: int, cores: int = 1) -> list[str]:
-        from tundish.loader.service.engine import AgentOrder
+        from tundish.loader.service.servers.engine import AgentOrder
 
         return list(self.engines[name].start(AgentOrder("tcp://nobody:1", cores), count))
 

@@ -25,9 +25,9 @@ from tests.services.raycluster import ENVIRONMENT, RayCluster
 
 from tundish import Dataset
 from tundish.loader.run.pool.crew import crew_of
-from tundish.loader.service.client import DispatcherClient, DispatcherPlaces
-from tundish.loader.service.rayservice import RayFleet, start_on_ray
-from tundish.loader.service.seats import remote_recruiting
+from tundish.loader.service.dispatching.client import DispatcherClient, DispatcherPlaces
+from tundish.loader.service.distributing.seats import remote_recruiting
+from tundish.loader.service.ray.service import RayFleet, start_on_ray
 from tundish.testing import collect
 from tundish.testing.functions import Draw, Keep, Pause, Tag
 

@@ -16,8 +16,8 @@ import pytest
 from tests.services.raycluster import ENVIRONMENT, RayCluster
 
 import tundish as td
-from tundish.loader.service.client import DispatcherClient
-from tundish.loader.service.rayservice import RayFleet, start_on_ray
+from tundish.loader.service.dispatching.client import DispatcherClient
+from tundish.loader.service.ray.service import RayFleet, start_on_ray
 from tundish.testing import collect
 from tundish.testing.functions import Draw
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from tundish.cli.terminal import say, warn
 from tundish.errors import TundishError
-from tundish.loader.service.configs import DispatcherConfig, WorkerConfig
-from tundish.loader.service.dispatchserver import DispatchServer
-from tundish.loader.service.running import serve
-from tundish.loader.service.workerserver import WorkerServer
+from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
+from tundish.loader.service.servers.dispatchserver import DispatchServer
+from tundish.loader.service.servers.running import serve
+from tundish.loader.service.servers.workerserver import WorkerServer
 
 
 def dispatcher(work_dir: str | None = None, **given: Any) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 
 from tundish.cli.terminal import bold, dim, say, table, warn
 from tundish.errors import TundishError
-from tundish.loader.service.client import DispatcherClient
-from tundish.loader.service.credentials import Credentials
+from tundish.loader.service.connections.credentials import Credentials
+from tundish.loader.service.dispatching.client import DispatcherClient
 
 _TIMEOUT_S = 5.0
 _ID = 12  # characters of a dataset's id

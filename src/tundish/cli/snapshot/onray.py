@@ -17,7 +17,7 @@ from tundish.cli.snapshot import run as run_action
 from tundish.cli.snapshot.log import duration
 from tundish.cli.snapshot.pipeline import pipeline_of
 from tundish.cli.terminal import say
-from tundish.loader.service.raycluster import joined
+from tundish.loader.service.ray.cluster import joined
 from tundish.snapshot.lease import STALE_S
 
 _AGAIN = (told(2), told(15))

@@ -1,0 +1,67 @@
+"""The beginning of a worker process that an agent has started for a trainer on another machine."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import pickle
+import socket
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.service.connections.handshake import finish
+
+if TYPE_CHECKING:
+    from tundish.loader.service.connections.credentials import TlsFiles
+
+_PATIENCE_S = 60.0
+"""A trainer may do something else meanwhile; when it is gone, the agent ends this process."""
+
+
+@dataclass(frozen=True)
+class SeatOrder:
+    """The order by which an agent starts a worker.
+
+    Parameters
+    ----------
+    entry, config : str, bytes
+        The function that the trainer names, and its argument.
+    cwd : str or None
+        The trainer's working directory; taken if it is there.
+    path : tuple of str
+        The trainer's ``sys.path``; what is there of it comes behind this machine's own.
+    tls : TlsFiles or None
+        The certificates for a session of the worker's own.
+    secret : bytes
+        What is to be proved in it.
+    """
+
+    entry: str
+    config: bytes
+    cwd: str | None = None
+    path: tuple[str, ...] = ()
+    tls: TlsFiles | None = None
+    secret: bytes = b""
+
+
+def main(fds: list[Any], config: bytes) -> int:
+    """Run a worker: the entry that an agent's launcher calls. The connection is the first descriptor."""
+    order: SeatOrder = pickle.loads(config)
+    if order.cwd is not None:
+        with contextlib.suppress(OSError):
+            os.chdir(order.cwd)
+    theirs = [each or os.getcwd() for each in order.path]  # noqa: PTH109 - here and below quick
+    sys.path += [each for each in theirs if each not in sys.path and os.path.exists(each)]  # noqa: PTH110
+    importlib.invalidate_caches()
+    if order.tls is not None:
+        from tundish.loader.service.connections.tls import TlsStream, resume  # noqa: PLC0415 - few use TLS
+
+        stream = TlsStream(socket.socket(fileno=fds[0]), order.tls, server=True)
+        finish(stream.shake("the trainer"), stream, _PATIENCE_S)
+        finish(resume(stream, order.secret, server=True), stream, _PATIENCE_S)
+        fds[0] = stream
+    module, _, name = order.entry.partition(":")
+    status: int = getattr(importlib.import_module(module), name)(fds, order.config)
+    return status

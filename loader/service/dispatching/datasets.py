@@ -1,0 +1,84 @@
+"""The payloads of datasets beside the journal, by digest; in memory where the dispatcher has no folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from tundish.errors import DataLossError
+from tundish.loader.service.connections.handshake import digest_of
+from tundish.snapshot.files.store import open_store
+
+if TYPE_CHECKING:
+    from tundish.snapshot.files.store import Store
+
+FOLDER = "datasets"
+
+
+class DatasetStore(Protocol):
+    """Blobs by digest."""
+
+    def keep(self, digest: str, data: bytes) -> None:
+        """Keep a blob; durable when this returns, if the dispatcher's state is."""
+
+    def find(self, digest: str) -> bytes:
+        """Return a blob; raise `DataLossError` if it is not there any more, or was changed."""
+
+    def only(self, digests: Iterable[str]) -> None:
+        """Remove all others: what a crash left of a dataset whose entry was never written."""
+
+
+class DatasetsInMemory:
+    """Blobs that end with their process."""
+
+    def __init__(self) -> None:
+        self._blobs: dict[str, bytes] = {}
+
+    def keep(self, digest: str, data: bytes) -> None:
+        self._blobs[digest] = bytes(data)
+
+    def find(self, digest: str) -> bytes:
+        return self._blobs[digest]
+
+    def only(self, digests: Iterable[str]) -> None:
+        """Do nothing: nothing is left by anybody."""
+
+
+class StoredDatasets:
+    """Blobs as files of a folder, or objects at a URL: created whole or not at all.
+
+    Parameters
+    ----------
+    work_dir : str
+        The dispatcher's folder or URL.
+    """
+
+    def __init__(self, work_dir: str) -> None:
+        self._store: Store = open_store(work_dir).subfolder(FOLDER)
+
+    def keep(self, digest: str, data: bytes) -> None:
+        if not self._store.create(digest, data) and self._store.size(digest) != len(data):
+            self._store.replace(digest, data)  # damaged since
+
+    def find(self, digest: str) -> bytes:
+        try:
+            data = self._store.read(digest, limit=1 << 40)
+        except FileNotFoundError:
+            problem = "is not there any more"
+        else:
+            if digest_of(data) == digest:
+                return data
+            problem = "was changed"
+        raise DataLossError(
+            f"{self._store.shown(digest)}, the payload of a registered dataset, {problem}: "
+            "register the dataset again, with a new work_dir"
+        )
+
+    def only(self, digests: Iterable[str]) -> None:
+        for name in set(self._store.list()) - set(digests):
+            self._store.remove(name)
+
+
+def open_datasets(work_dir: str | None) -> DatasetStore:
+    """Return the payloads of a dispatcher's folder, or of one that has none."""
+    return DatasetsInMemory() if work_dir is None else StoredDatasets(work_dir)

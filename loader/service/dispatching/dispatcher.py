@@ -1,0 +1,382 @@
+"""The dispatcher's state and decisions, without a clock, a socket or a file.
+
+What happens is an *entry*, a frozen value, and `apply` makes the next state of it. Functions that decide return
+entries; whoever calls them writes those that are `JOURNALLED` down and applies them. Time is an argument, in seconds
+of any clock.
+
+Datasets, jobs and the wish for agents are journalled. Agents, trainers and seats are not: they say themselves anew
+to a dispatcher that restarts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tundish.errors import IncompatibleJobError
+from tundish.loader.run.state import plan_differences
+
+if TYPE_CHECKING:
+    from tundish.loader.service.connections.credentials import Address
+
+JSON = Any
+
+OWN = ""
+"""The name of the dispatcher's own process where it serves jobs: an agent without seats."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class DatasetRegistered:
+    """A dataset: its id is the plan's fingerprint, `digest` and `nbytes` are its payload's, `plan` describes it."""
+
+    id: str
+    digest: str
+    nbytes: int
+    plan: JSON = None
+
+
+@dataclass(frozen=True)
+class JobCreated:
+    """A job: a name, the dataset that it iterates, how it deals elements, and the parameters of that."""
+
+    name: str
+    dataset: str
+    kind: str
+    parameters: JSON = None
+
+
+@dataclass(frozen=True)
+class JobForgotten:
+    """A job that nobody used for long enough."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class AgentsWanted:
+    """The number of agents that an engine is to keep; None leaves it to the trainers' needs."""
+
+    count: int | None
+
+
+@dataclass(frozen=True)
+class Served:
+    """A job that an agent serves: where, and to how many consumers."""
+
+    address: Address
+    consumers: int = 0
+
+
+@dataclass(frozen=True)
+class AgentHeard:
+    """An agent that joins, or says that it is still there; its name is its own for ever."""
+
+    name: str
+    address: Address
+    cores: int
+    at: float
+    host: str = ""
+    versions: tuple[str, ...] = ()
+    told: str = ""
+    """Its address as it was configured, perhaps with a name; `address` has a number, which nobody has to look up."""
+    serves: Mapping[str, Served] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AgentLeft:
+    """An agent that said so, or whose connection has ended, or that was silent for too long."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class TrainerHeard:
+    """A trainer that wants seats: how many, which it has (addresses, one a seat), and where it is."""
+
+    name: str
+    wanted: int
+    held: tuple[Address, ...] = ()
+    host: str = ""
+    versions: tuple[str, ...] = ()
+    near: bool = False
+    """True if it takes seats of its own host alone."""
+
+
+@dataclass(frozen=True)
+class TrainerLeft:
+    """A trainer that is gone: its seats are free."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class JobUsed:
+    """A job that a consumer asked for."""
+
+    name: str
+    at: float
+
+
+@dataclass(frozen=True)
+class JobPlaced:
+    """An agent that was asked to serve a job; None: it has failed, and nobody is asked any more."""
+
+    name: str
+    agent: str | None
+
+
+@dataclass(frozen=True)
+class SeatsDealt:
+    """The seats that each trainer was given: addresses, one a seat."""
+
+    seats: Mapping[str, tuple[Address, ...]]
+
+
+JOURNALLED = (DatasetRegistered, JobCreated, JobForgotten, AgentsWanted)
+Journalled = DatasetRegistered | JobCreated | JobForgotten | AgentsWanted
+Entry = (
+    Journalled
+    | AgentHeard
+    | AgentLeft
+    | TrainerHeard
+    | TrainerLeft
+    | JobUsed
+    | JobPlaced
+    | SeatsDealt
+)
+
+_KINDS: dict[str, type[Journalled]] = {
+    "dataset": DatasetRegistered,
+    "job": JobCreated,
+    "forgotten": JobForgotten,
+    "agents": AgentsWanted,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def to_json(entry: Journalled) -> dict[str, JSON]:
+    """Return a journalled entry as JSON."""
+    return {"entry": _NAMES[type(entry)], **dataclasses.asdict(entry)}
+
+
+def from_json(value: Mapping[str, JSON]) -> Journalled:
+    """Return the entry that `to_json` wrote.
+
+    Raises
+    ------
+    ValueError
+        No version up to this one wrote it.
+    """
+    fields = dict(value)
+    kind = _KINDS.get(fields.pop("entry", ""))
+    if kind is None:
+        raise ValueError(f"an entry of the kind {value.get('entry')!r}, which this version lacks")
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        raise ValueError(f"an entry with other fields: {error}") from None
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """A job, when it was used last, the agent that was asked to serve it, and how many may have served it so far."""
+
+    job: JobCreated
+    used_at: float
+    asked: str | None = None
+    servers: int = 0
+
+
+@dataclass(frozen=True)
+class DispatcherState:
+    """All that a dispatcher knows."""
+
+    datasets: Mapping[str, DatasetRegistered] = field(default_factory=dict)
+    jobs: Mapping[str, JobRecord] = field(default_factory=dict)
+    wanted: int | None = None
+    agents: Mapping[str, AgentHeard] = field(default_factory=dict)
+    trainers: Mapping[str, TrainerHeard] = field(default_factory=dict)
+
+
+def apply(state: DispatcherState, entry: Entry, now: float = 0.0) -> DispatcherState:
+    """Return the state after an entry. Each entry may come twice; `now` is when a job's time begins."""
+    match entry:
+        case DatasetRegistered():
+            return replace(state, datasets={**state.datasets, entry.id: entry})
+        case JobCreated():
+            return replace(state, jobs={**state.jobs, entry.name: JobRecord(entry, now)})
+        case JobForgotten():
+            return replace(state, jobs=_without(state.jobs, entry.name))
+        case AgentsWanted():
+            return replace(state, wanted=entry.count)
+        case AgentHeard():
+            return _heard(state, entry)
+        case AgentLeft():
+            return _left(state, entry.name)
+        case TrainerHeard():
+            return replace(state, trainers={**state.trainers, entry.name: entry})
+        case TrainerLeft():
+            return replace(state, trainers=_without(state.trainers, entry.name))
+        case JobUsed():
+            return _with_job(state, entry.name, used_at=entry.at)
+        case JobPlaced():
+            return _placed(state, entry)
+        case SeatsDealt():
+            return _dealt(state, entry.seats)
+
+
+def _heard(state: DispatcherState, agent: AgentHeard) -> DispatcherState:
+    state = replace(state, agents={**state.agents, agent.name: agent})
+    for name, served in agent.serves.items():
+        if served.consumers:
+            state = _with_job(state, name, used_at=agent.at)
+    return state
+
+
+def _left(state: DispatcherState, name: str) -> DispatcherState:
+    state = replace(state, agents=_without(state.agents, name))
+    for job, record in state.jobs.items():
+        if record.asked == name:
+            state = _with_job(state, job, asked=None)
+    return state
+
+
+def _placed(state: DispatcherState, entry: JobPlaced) -> DispatcherState:
+    if entry.name not in state.jobs:
+        return state
+    servers = state.jobs[entry.name].servers + (1 if entry.agent is not None else -1)
+    return _with_job(state, entry.name, asked=entry.agent, servers=max(0, servers))
+
+
+def _dealt(state: DispatcherState, seats: Mapping[str, tuple[Address, ...]]) -> DispatcherState:
+    trainers = dict(state.trainers)
+    for name, held in seats.items():
+        if name in trainers:
+            trainers[name] = replace(trainers[name], held=held)
+    return replace(state, trainers=trainers)
+
+
+def _with_job(state: DispatcherState, name: str, **fields: Any) -> DispatcherState:
+    if name not in state.jobs:
+        return state
+    return replace(state, jobs={**state.jobs, name: replace(state.jobs[name], **fields)})
+
+
+def _without(values: Mapping[str, _T], name: str) -> dict[str, _T]:
+    return {key: value for key, value in values.items() if key != name}
+
+
+# -- decisions ------------------------------------------------------------------------------------
+
+
+def restore(entries: Iterable[Mapping[str, JSON]], now: float) -> DispatcherState:
+    """Return the state that a journal tells; its jobs count as used now, and as served before."""
+    state = DispatcherState()
+    for each in entries:
+        state = apply(state, from_json(each), now)
+    for name in state.jobs:
+        state = _with_job(state, name, servers=1)
+    return state
+
+
+def register(state: DispatcherState, asked: DatasetRegistered) -> list[Entry]:
+    """Decide on a dataset: one whose id is known is the same, whatever bytes its payload has."""
+    return [] if asked.id in state.datasets else [asked]
+
+
+def create(state: DispatcherState, asked: JobCreated, now: float) -> list[Entry]:
+    """Decide on a job that a consumer asks for: it is made, or is there already.
+
+    Raises
+    ------
+    FileNotFoundError
+        Its dataset is not registered.
+    IncompatibleJobError
+        A job of this name has another dataset, or deals its elements otherwise.
+    """
+    if asked.dataset not in state.datasets:
+        raise FileNotFoundError(
+            f"no dataset {asked.dataset} is registered here: call register_dataset with this "
+            "dispatcher first (it was begun anew, perhaps, without its work_dir)"
+        )
+    record = state.jobs.get(asked.name)
+    if record is None:
+        return [asked]
+    differences = _job_differences(state, record.job, asked)
+    if differences:
+        raise IncompatibleJobError(asked.name, tuple(differences))
+    return [JobUsed(asked.name, now)]
+
+
+def _job_differences(state: DispatcherState, job: JobCreated, asked: JobCreated) -> list[str]:
+    found = []
+    if job.dataset != asked.dataset:
+        here, there = (state.datasets[each].plan for each in (asked.dataset, job.dataset))
+        if here is not None and there is not None:
+            found = plan_differences(here, there, "in the job")
+        found = found or [f"dataset: {asked.dataset} here, {job.dataset} in the job"]
+    if job.kind != asked.kind:
+        found.append(f"dealing: {asked.kind} here, {job.kind} in the job")
+    mine, theirs = asked.parameters or {}, job.parameters or {}
+    for key in sorted({*mine, *theirs}):
+        if mine.get(key) != theirs.get(key):
+            found.append(f"{key}: {mine.get(key)!r} here, {theirs.get(key)!r} in the job")
+    return found
+
+
+def server_of(state: DispatcherState, job: str, leaving: Collection[str] = ()) -> Address | None:
+    """Return where a job is served; None if no agent does, or only some that are about to leave."""
+    agents = state.agents.values()
+    found = [agent for agent in agents if job in agent.serves and agent.name not in leaving]
+    return min(found, key=lambda agent: agent.name).serves[job].address if found else None
+
+
+def place(state: DispatcherState, job: str) -> list[Entry]:
+    """Decide who is to serve a job: nobody else, if one does or was asked to; else the least busy agent.
+
+    The dispatcher's own process is asked when there is no other.
+    """
+    record = state.jobs[job]
+    if record.asked is not None or server_of(state, job) is not None or not state.agents:
+        return []
+    busy = {name: set(agent.serves) for name, agent in state.agents.items()}
+    for other in state.jobs.values():
+        if other.asked in busy:
+            busy[other.asked].add(other.job.name)
+    return [JobPlaced(job, min(busy, key=lambda name: (name == OWN, len(busy[name]), name)))]
+
+
+def superfluous(state: DispatcherState, agent: str) -> list[str]:
+    """Return the jobs that an agent is to stop serving: forgotten, or served by another, too."""
+    found = state.agents.get(agent)
+    if found is None:
+        return []
+    return [
+        job
+        for job, served in found.serves.items()
+        if job not in state.jobs or server_of(state, job) != served.address
+    ]
+
+
+def silent(state: DispatcherState, now: float, patience_s: float) -> list[Entry]:
+    """Decide which agents are gone, since they were not heard for so long."""
+    agents = state.agents.values()
+    return [AgentLeft(a.name) for a in agents if a.name != OWN and now - a.at > patience_s]
+
+
+def unused(state: DispatcherState, now: float, timeout_s: float | None) -> list[Entry]:
+    """Decide which jobs are forgotten: those without a consumer for longer than the timeout; None: none ever."""
+    if timeout_s is None:
+        return []
+    return [JobForgotten(n) for n, job in state.jobs.items() if now - job.used_at > timeout_s]
+
+
+def agents_needed(state: DispatcherState, cores: int) -> int:
+    """Return how many agents of so many cores an engine is to keep: as many as are wanted, or as trainers need."""
+    if state.wanted is not None:
+        return state.wanted
+    return -(-sum(trainer.wanted for trainer in state.trainers.values()) // cores)

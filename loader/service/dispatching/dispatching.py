@@ -1,0 +1,528 @@
+"""The dispatcher's answers: each call becomes entries, which are journalled and applied before it is answered.
+
+Nothing here has a socket. Agents, trainers and consumers of jobs ask with ``wait_s``: a heartbeat is answered when the
+agent is to do something, seats when they are others than the trainer knows, a job when it is served.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.service.connections.calling import Later
+from tundish.loader.service.connections.credentials import Address, show_address
+from tundish.loader.service.connections.handshake import digest_of
+from tundish.loader.service.dispatching import dispatcher as pure
+from tundish.loader.service.dispatching.dealing import deal
+from tundish.loader.service.dispatching.dispatcher import OWN, DispatcherState
+from tundish.loader.service.dispatching.parking import Fields, ParkedCall, Parking
+
+if TYPE_CHECKING:
+    from tundish.loader.service.dispatching.datasets import DatasetStore
+    from tundish.loader.service.dispatching.journal import Journal
+
+Answer = tuple[Fields, list[bytes]]
+
+_LONGEST_S = 30.0
+"""A call may be parked for so long, whatever its caller says."""
+
+_MOST = 1 << 48
+
+_COALESCED_S = 0.02
+"""Seats are dealt anew so long after a change: many agents start at once, and many trainers."""
+
+_RETURN_S = 1.0
+"""Seconds that an agent or trainer whose connection has ended has to dial again before it counts as gone."""
+
+_SETTLED_S = 5.0
+"""A dispatcher that has begun takes nobody's seats away for so long: agents dial it anew within a second or two."""
+
+_LOOK_S = 1.0
+"""Between looks for agents that are silent."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """The times that a dispatcher waits, in seconds.
+
+    Attributes
+    ----------
+    agent_s : float
+        Until an agent that says nothing is gone.
+    job_s : float or None
+        Until a job without consumers is forgotten; None: for ever.
+    check_s : float
+        Between looks for such jobs.
+    """
+
+    agent_s: float = 36.0
+    job_s: float | None = 300.0
+    check_s: float = 600.0
+
+
+class Dispatching:
+    """A dispatcher: its state, its journal, and the calls that wait. It is used by one thread.
+
+    Parameters
+    ----------
+    journal : Journal
+        Takes the entries; those in it are applied first.
+    payloads : DatasetStore
+        The payloads of datasets.
+    patience : Patience
+        The times it waits.
+    clock : callable
+        Returns seconds.
+    wake : callable
+        Called when `tick` is due earlier than it said.
+    members : sequence of str
+        The agents that may join, as ``host``, ``host:port`` or ``host:%port%``; none: all.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        payloads: DatasetStore,
+        patience: Patience,
+        *,
+        clock: Callable[[], float],
+        wake: Callable[[], None] = lambda: None,
+        members: Sequence[str] = (),
+    ) -> None:
+        self._journal, self._payloads, self._patience = journal, payloads, patience
+        self._clock, self._wake, self._members = clock, wake, tuple(members)
+        self.state = pure.restore(journal.entries, clock())
+        payloads.only(each.digest for each in self.state.datasets.values())
+        self._speakers: dict[pure.Entry, int] = {}  # what happens when a connection ends
+        self._leaving: dict[pure.Entry, float] = {}  # and when it is to happen
+        self._parking = Parking()
+        self._failed: dict[str, str] = {}
+        self._deal_at: float | None = None
+        self._settled_at = clock() + _SETTLED_S
+        self._unsettled = frozenset(self.state.jobs)
+        self._gone: set[Address] = set()  # of agents, until then
+        self._collect_at = clock() + patience.check_s
+        self._next = clock()
+
+    # -- calls ------------------------------------------------------------------------------------
+
+    def handle(self, request: Fields, blobs: list[bytes], caller: int) -> Answer | Later:
+        """Answer a call, or park it.
+
+        Raises
+        ------
+        ValueError, FileNotFoundError, IncompatibleJobError, OSError
+            What is to be raised at the caller.
+        """
+        do = _CALLS.get(request.get("do", ""))
+        if do is None:
+            known = ", ".join(_CALLS)
+            raise ValueError(f"the dispatcher has no call {request.get('do')!r}; it knows {known}")
+        try:
+            return do(self, request, blobs, caller)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"a call {request['do']!r} with wrong fields: {error!r}") from error
+
+    def left(self, caller: int) -> None:
+        """Take note that a connection has ended; who spoke by it has left, unless there soon is another."""
+        self._parking.drop(caller)
+        due = self._clock() + _RETURN_S
+        for entry, speaker in self._speakers.items():
+            if speaker == caller:
+                self._leaving[entry] = due
+                self._by(due)
+
+    def _speaks(self, caller: int, left: pure.Entry) -> None:
+        """Take note that who may leave is there, and speaks by a connection."""
+        self._speakers[left] = caller
+        self._leaving.pop(left, None)
+
+    def _heartbeat(self, request: Fields, _: list[bytes], caller: int) -> Answer | Later:
+        name, address = str(request["name"]), _address(request["address"])
+        told = str(request.get("told", ""))
+        wait_s = min(_wait_s(request), self._patience.agent_s / 3)
+        if name != OWN:
+            self._admit(address, told)
+        serves = {
+            job: pure.Served(_address(where), _count({"consumers": count}, "consumers"))
+            for job, (where, count) in request.get("serves", {}).items()
+        }
+        cores, host = _count(request, "cores"), str(request.get("host", ""))
+        versions, now = _versions(request), self._clock()
+        self._speaks(caller, pure.AgentLeft(name))
+        heard = pure.AgentHeard(name, address, cores, now, host, versions, told, serves)
+        self._happen([heard])
+        for job, why in request.get("failed", {}).items():
+            record = self.state.jobs.get(job)
+            if record is not None and record.asked == name:
+                self._failed[job] = str(why)
+                self._happen([pure.JobPlaced(job, None)])
+
+        def news() -> Fields | None:
+            return self._news(name)
+
+        return self._park(("agent", name), wait_s, caller, news, lambda: {"start": [], "stop": []})
+
+    def _admit(self, address: Address, told: str) -> None:
+        if self._members and not any(_is_member(address, told, each) for each in self._members):
+            raise PermissionError(
+                f"the agent at {told or show_address(address)} is none of the dispatcher's worker_addresses, "
+                f"which are {', '.join(self._members)}"
+            )
+
+    def _news(self, agent: str) -> Fields | None:
+        """Return the jobs that an agent is to start and stop; None if there are none."""
+        found = self.state.agents.get(agent)
+        serves = found.serves if found is not None else {}
+        start = [
+            {**asdict(record.job), "again": record.servers > 1}
+            for name, record in self.state.jobs.items()
+            if record.asked == agent and name not in serves
+        ]
+        stop = pure.superfluous(self.state, agent)
+        return {"start": start, "stop": stop} if start or stop else None
+
+    def _leave(self, request: Fields, _: list[bytes], __: int) -> Answer:
+        name = str(request["name"])
+        self._happen([pure.TrainerLeft(name) if request.get("trainer") else pure.AgentLeft(name)])
+        return {}, []
+
+    def _register(self, request: Fields, blobs: list[bytes], _: int) -> Answer:
+        asked = pure.DatasetRegistered(
+            str(request["id"]),
+            str(request["digest"]),
+            _count(request, "nbytes"),
+            request.get("plan"),
+        )
+        decided = pure.register(self.state, asked)
+        if decided and not blobs:
+            return {"want": True}, []
+        if decided:
+            if digest_of(blobs[0]) != asked.digest:
+                raise ValueError(f"the payload of dataset {asked.id} is not that of its digest")
+            self._payloads.keep(asked.digest, blobs[0])
+            self._happen(decided)
+        return {"id": asked.id}, []
+
+    def _dataset(self, request: Fields, _: list[bytes], __: int) -> Answer:
+        found = self.state.datasets.get(request["id"])
+        if found is None:
+            raise FileNotFoundError(
+                f"no dataset {request['id']!r} is registered with this dispatcher; register_dataset "
+                "returns the id to give"
+            )
+        return {}, [self._payloads.find(found.digest)]
+
+    def _seats(self, request: Fields, _: list[bytes], caller: int) -> Answer | Later:
+        name, told = str(request["name"]), request.get("known")
+        known = self.state.trainers.get(name)
+        held = known.held if known is not None else tuple(map(_address, request.get("held", ())))
+        wanted, near = _count(request, "wanted"), bool(request.get("near"))
+        wait_s = _wait_s(request)
+        host, versions = str(request.get("host", "")), _versions(request)
+        self._speaks(caller, pure.TrainerLeft(name))
+        lost = {_address(each) for each in request.get("lost", ())} - self._gone
+        if lost and self._clock() < self._settled_at:
+            self._gone |= lost
+            self._deal_soon()
+        self._happen([pure.TrainerHeard(name, wanted, held, host, versions, near)])
+        if self._deal_at is not None and self._deal_at <= self._clock() + _COALESCED_S:
+            self._deal()
+
+        def seats() -> Fields:
+            trainer = self.state.trainers.get(name)
+            return {"seats": [list(seat) for seat in trainer.held] if trainer is not None else []}
+
+        def news() -> Fields | None:
+            return found if (found := seats())["seats"] != told else None
+
+        return self._park(("trainer", name), wait_s, caller, news, seats)
+
+    def _job(self, request: Fields, _: list[bytes], caller: int) -> Answer | Later:
+        name, parameters = str(request["name"]), request.get("parameters")
+        wait_s = _wait_s(request)
+        asked = pure.JobCreated(name, str(request["dataset"]), str(request["kind"]), parameters)
+        self._happen(pure.create(self.state, asked, self._clock()))
+        self._failed.pop(name, None)
+        self._place(name)
+
+        def served() -> Fields | None:
+            if name in self._failed:
+                raise RuntimeError(f"job {name!r} could not be started: {self._failed[name]}")
+            leaving = {each.name for each in self._leaving if isinstance(each, pure.AgentLeft)}
+            address = pure.server_of(self.state, name, leaving)
+            return None if address is None else {"address": list(address)}
+
+        return self._park(("job", name), wait_s, caller, served, lambda: {"address": None})
+
+    def _scale(self, request: Fields, _: list[bytes], __: int) -> Answer:
+        count = None if request["agents"] is None else _count(request, "agents")
+        if count != self.state.wanted:
+            self._happen([pure.AgentsWanted(count)])
+        return {}, []
+
+    def _needs(self, request: Fields, _: list[bytes], __: int) -> Answer:
+        taken = {seat for trainer in self.state.trainers.values() for seat in trainer.held}
+        busy = [a.name for a in self.agents() if a.serves or a.address in taken]
+        needed = pure.agents_needed(self.state, max(1, _count(request, "cores")))
+        fixed, there = self.state.wanted is not None, [agent.name for agent in self.agents()]
+        return {"agents": needed, "fixed": fixed, "busy": busy, "there": there}, []
+
+    def _agents(self, _: Fields, __: list[bytes], ___: int) -> Answer:
+        return {"agents": [list(each.address) for each in self.agents()]}, []
+
+    def agents(self) -> list[pure.AgentHeard]:
+        """Return the agents that are there, in the order of `members`, then of their names."""
+        found = [each for each in self.state.agents.values() if each.name != OWN]
+
+        def place(agent: pure.AgentHeard) -> int:
+            matching = (_is_member(agent.address, agent.told, each) for each in self._members)
+            return next((k for k, is_it in enumerate(matching) if is_it), len(self._members))
+
+        return sorted(found, key=lambda each: (place(each), each.name))
+
+    def _status(self, _: Fields, __: list[bytes], ___: int) -> Answer:
+        return status_of(self.state, self.agents(), self._members, self._clock()), []
+
+    # -- what happens -----------------------------------------------------------------------------
+
+    def _happen(self, entries: Sequence[pure.Entry]) -> None:
+        """Write entries down and apply them; answer the calls that waited for them."""
+        for entry in entries:
+            if isinstance(entry, pure.JOURNALLED):
+                self._journal.append(pure.to_json(entry))
+            before, self.state = self.state, pure.apply(self.state, entry, self._clock())
+            self._follow(before, entry)
+
+    def _follow(self, before: DispatcherState, entry: pure.Entry) -> None:
+        match entry:
+            case pure.AgentHeard():
+                known = before.agents.get(entry.name)
+                if known is None or (known.address, known.cores) != (entry.address, entry.cores):
+                    self._deal_soon()
+                    self._place_again()
+                for job in entry.serves:
+                    self._settle("job", job)
+            case pure.AgentLeft():
+                self._forget(entry)
+                if entry.name in before.agents and self._clock() < self._settled_at:
+                    self._gone.add(before.agents[entry.name].address)
+                self._deal_soon()
+                self._place_again()
+            case pure.TrainerHeard():
+                trainer = before.trainers.get(entry.name)
+                if trainer is None or (trainer.wanted, trainer.near) != (entry.wanted, entry.near):
+                    self._deal_soon()
+            case pure.TrainerLeft():
+                self._forget(entry)
+                self._deal_soon()
+            case pure.JobPlaced():
+                self._settle("job", entry.name)
+                if entry.agent is not None:
+                    self._settle("agent", entry.agent)
+            case pure.JobForgotten():
+                for name, agent in before.agents.items():
+                    if entry.name in agent.serves:
+                        self._settle("agent", name)
+            case pure.SeatsDealt():
+                for name, seats in entry.seats.items():
+                    if name in before.trainers and before.trainers[name].held != seats:
+                        self._settle("trainer", name)
+
+    def _forget(self, left: pure.Entry) -> None:
+        self._speakers.pop(left, None)
+        self._leaving.pop(left, None)
+
+    def _place_again(self) -> None:
+        """Ask an agent to serve the jobs that are waited for, when one has come or gone."""
+        for job in self.state.jobs:
+            if ("job", job) in self._parking:
+                self._place(job)
+
+    def _place(self, job: str) -> None:
+        """Ask an agent to serve a job; one that was served before this dispatcher began may be so still."""
+        if job not in self._unsettled or self._clock() >= self._settled_at:
+            self._happen(pure.place(self.state, job))
+
+    def _deal_soon(self) -> None:
+        due = self._clock() + _COALESCED_S
+        if self._deal_at is None or due < self._deal_at:
+            self._deal_at = due
+            self._by(due)
+
+    def _deal(self) -> None:
+        trusting = self._clock() < self._settled_at
+        self._deal_at = self._settled_at if trusting else None
+        self._happen([pure.SeatsDealt(deal(self.state, trusting=trusting, gone=self._gone))])
+
+    # -- time -------------------------------------------------------------------------------------
+
+    def _park(
+        self,
+        key: tuple[str, str],
+        wait_s: float,
+        caller: int,
+        news: Callable[[], Fields | None],
+        at_last: Callable[[], Fields],
+    ) -> Answer | Later:
+        """Answer a call now, if there is news or its caller does not wait; else park it."""
+        if (found := news()) is not None:
+            return found, []
+        if wait_s <= 0:
+            return at_last(), []
+        later, due = Later(), self._clock() + wait_s
+        self._parking.add(key, ParkedCall(later, caller, due, news, at_last))
+        self._by(due)
+        return later
+
+    def _settle(self, kind: str, name: str) -> None:
+        self._parking.settle((kind, name), self._clock())
+
+    def _by(self, due: float) -> None:
+        """Have `tick` called at a time, if it is later than it is going to be."""
+        if due < self._next:
+            self._next = due
+            self._wake()
+
+    def tick(self) -> float:
+        """Do what is due: seats, silent agents, jobs that nobody uses, calls whose time is up.
+
+        Returns
+        -------
+        float
+            Seconds until it is to be called again.
+
+        Raises
+        ------
+        OSError
+            The journal could not be written; what is due is done at the next call.
+        """
+        now = self._clock()
+        self._next = now + _LOOK_S
+        if self._deal_at is not None and now >= self._deal_at:
+            self._deal()
+        if self._unsettled and now >= self._settled_at:
+            self._unsettled = frozenset()
+            self._place_again()
+        self._happen([entry for entry, due in self._leaving.items() if now >= due])
+        self._happen(pure.silent(self.state, now, self._patience.agent_s))
+        self._parking.settle_due(now)
+        if now >= self._collect_at:
+            self._collect_at = now + self._patience.check_s
+            self._happen(pure.unused(self.state, now, self._patience.job_s))
+        due = [self._parking.due(), self._deal_at, self._collect_at, now + _LOOK_S]
+        due += self._leaving.values()
+        due += [self._settled_at] if self._unsettled else []
+        self._next = min(each for each in due if each is not None)
+        return max(0.0, self._next - now)
+
+    def close(self) -> None:
+        """Let go of the journal."""
+        self._journal.close()
+
+
+_CALLS: dict[str, Callable[[Dispatching, Fields, list[bytes], int], Answer | Later]] = {
+    "heartbeat": Dispatching._heartbeat,  # noqa: SLF001 - of this module
+    "leave": Dispatching._leave,  # noqa: SLF001
+    "register": Dispatching._register,  # noqa: SLF001
+    "dataset": Dispatching._dataset,  # noqa: SLF001
+    "seats": Dispatching._seats,  # noqa: SLF001
+    "job": Dispatching._job,  # noqa: SLF001
+    "scale": Dispatching._scale,  # noqa: SLF001
+    "needs": Dispatching._needs,  # noqa: SLF001
+    "agents": Dispatching._agents,  # noqa: SLF001
+    "status": Dispatching._status,  # noqa: SLF001
+}
+
+
+def status_of(
+    state: DispatcherState,
+    agents: Sequence[pure.AgentHeard],
+    members: Sequence[str],
+    now: float,
+) -> dict[str, Any]:
+    """Return all that a dispatcher knows as JSON, without the datasets' plans; `agents` in their order."""
+    seats: Counter[Address] = Counter()
+    for trainer in state.trainers.values():
+        seats.update(trainer.held)
+    return {
+        "wanted": state.wanted,
+        "members": list(members),
+        "agents": [
+            {
+                "name": each.name,
+                "address": each.told or show_address(each.address),
+                "host": each.host,
+                "cores": each.cores,
+                "seats": seats[each.address],
+                "versions": list(each.versions),
+                "jobs": sorted(each.serves),
+                "heard_s": round(now - each.at, 3),
+            }
+            for each in agents
+        ],
+        "trainers": [
+            {
+                "name": each.name,
+                "host": each.host,
+                "wanted": each.wanted,
+                "seats": [show_address(seat) for seat in each.held],
+            }
+            for each in state.trainers.values()
+        ],
+        "datasets": [{"id": each.id, "bytes": each.nbytes} for each in state.datasets.values()],
+        "jobs": [
+            {
+                "name": name,
+                "dataset": record.job.dataset,
+                "kind": record.job.kind,
+                "address": _shown(pure.server_of(state, name)),
+                "consumers": sum(
+                    a.serves[name].consumers for a in state.agents.values() if name in a.serves
+                ),
+                "unused_s": round(now - record.used_at, 3),
+            }
+            for name, record in state.jobs.items()
+        ],
+    }
+
+
+def _shown(address: Address | None) -> str | None:
+    return None if address is None else show_address(address)
+
+
+def _address(value: Any) -> Address:
+    host, port = value
+    if not isinstance(host, str) or type(port) is not int or not 0 <= port < 1 << 16:
+        raise ValueError(f"{value!r} is no address")
+    return host, port
+
+
+def _wait_s(request: Fields) -> float:
+    """Return how long the caller wants to wait for news."""
+    wait_s = request.get("wait_s", 0.0)
+    if not isinstance(wait_s, int | float) or not 0 <= wait_s < float("inf"):
+        raise ValueError(f"wait_s={wait_s!r}; it must be seconds, from 0 on")
+    return min(wait_s, _LONGEST_S)
+
+
+def _count(request: Fields, name: str) -> int:
+    count = request[name]
+    if type(count) is not int or not 0 <= count < _MOST:
+        raise ValueError(f"{name}={count!r}; it must be a whole number from 0 on")
+    return count
+
+
+def _versions(request: Fields) -> tuple[str, ...]:
+    return tuple(map(str, request.get("versions", ())))
+
+
+def _is_member(address: Address, told: str, pattern: str) -> bool:
+    """Return True if an agent is the one that an entry of ``worker_addresses`` names, by number or as it was told."""
+    host, colon, port = pattern.rpartition(":")
+    if not colon or pattern.endswith("]"):
+        host, port = pattern, "%port%"
+    hosts = (address[0], told.rpartition(":")[0].strip("[]"))
+    return host.strip("[]") in hosts and port in ("%port%", str(address[1]))

@@ -1,0 +1,95 @@
+"""Datasets that a dispatcher keeps: given to it as bytes, and read from it by their ids."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.dataset import Dataset
+from tundish.loader.plan.node import Node, walk
+from tundish.loader.protocols.context import Context
+from tundish.loader.run.starting.payload import pack
+from tundish.loader.run.state import describe_plan, plan_differences
+from tundish.loader.service.dispatching.client import DispatcherClient
+
+if TYPE_CHECKING:
+    from tundish.loader.service.distributing.distribute import ShardingPolicy, Terms
+
+_ADVICE = (
+    "make it inside the function, where it is first used, or give what it is made of (a path, a name); "
+    "what reads from the dataset's id runs in other processes"
+)
+
+
+def registered(target: str, dataset: Dataset, dataset_id: str | None) -> str:
+    """Give a dataset to a dispatcher; return its id."""
+    payload = packed(dataset)
+    number = f"{int(dataset.fingerprint()):016x}" if dataset_id is None else dataset_id
+    plan = _described(dataset)
+    with DispatcherClient(target) as client:
+        if dataset_id is not None:
+            _check_same(client, plan, dataset_id)
+        client.register(number, payload, plan)
+    return number
+
+
+def _described(dataset: Dataset) -> Any:
+    return json.loads(json.dumps(describe_plan(dataset._node), default=str))  # noqa: SLF001 - our own
+
+
+def _check_same(client: DispatcherClient, plan: Any, dataset_id: str) -> None:
+    """Raise if an id that its user has chosen stands for another dataset."""
+    try:
+        known = Dataset.from_bytes(client.dataset(dataset_id))
+    except FileNotFoundError:
+        return
+    differences = plan_differences(plan, _described(known), "in the one that is registered")
+    if differences:
+        told = "; ".join(differences)
+        raise ValueError(f"dataset_id={dataset_id!r} stands for another dataset: {told}")
+
+
+def fetched(target: str, dataset_id: str) -> Dataset:
+    """Return a dataset that a dispatcher keeps."""
+    with DispatcherClient(target) as client:
+        return Dataset.from_bytes(client.dataset(dataset_id))
+
+
+def packed(dataset: Dataset) -> bytes:
+    """Return a dataset as bytes.
+
+    Raises
+    ------
+    TypeError
+        Something in it cannot be pickled: which operator's, what, and what to do about it.
+    """
+    try:
+        return dataset.to_bytes()
+    except Exception as error:
+        node = dataset._node  # noqa: SLF001 - our own
+        context = Context(node, 0, 0)
+        for each in walk(node):
+            for part in fields(each):
+                value = getattr(each, part.name)
+                if not isinstance(value, (Node, tuple)):
+                    pack([(context.label(each), value)], _ADVICE).close()
+        raise TypeError(f"the dataset cannot be pickled ({error}); {_ADVICE}") from error
+
+
+def shares_of(terms: Terms, policy: ShardingPolicy) -> int:
+    """Return the number of shares that a static policy makes: that of the workers which the dispatcher was told.
+
+    Raises
+    ------
+    ValueError
+        It was told none.
+    """
+    with DispatcherClient(terms.target) as client:
+        count = len(client.status()["members"])
+    if not count:
+        raise ValueError(
+            f"ShardingPolicy.{policy.name} divides the dataset once for all, and the dispatcher at {terms.target} does not "
+            "know for how many workers: begin it with DispatcherConfig(worker_addresses=[...]), or use DYNAMIC"
+        )
+    return count

@@ -1,0 +1,351 @@
+"""Seats on other machines: workers of the trainer's own pool that are reached over TCP.
+
+A seat is asked of an agent, which starts a worker process and gives it the very connection; from then on the worker is
+one of the pool's. Dialling never waits: a seat that is sought is a descriptor among those that the pool waits for, and
+has no tasks. One that cannot be had is tried again elsewhere, and later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import pickle
+import socket
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tundish.loader.run.pool.local import LocalRecruiting
+from tundish.loader.run.pool.peers import Peer, WorkerSpec
+from tundish.loader.run.starting.kinship import Parent
+from tundish.loader.run.starting.launcher import Exit
+from tundish.loader.run.starting.surroundings import import_path, working_directory
+from tundish.loader.service.connections.credentials import Address, Credentials, show_address
+from tundish.loader.service.connections.dialing import Dial, Refused
+from tundish.loader.service.connections.handshake import digest_of, is_silent
+from tundish.shm.channel import Channel
+from tundish.tracebacks import callers_level
+
+if TYPE_CHECKING:
+    from tundish.loader.run.pool.recruiting import Recruiting
+    from tundish.shm.liveness import Poller
+    from tundish.shm.memory import Arena
+
+_REST_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+"""Seconds for which an agent that could not be reached is left alone, by the number of failures in a row."""
+
+_REFUSED_S = 5.0
+_NOBODY_S = 0.02
+"""Seconds between questions to the places while none can be dialled: each is one step of their own connection."""
+_LOOK_S = 0.25
+"""Seconds between looks at workers elsewhere that have tasks."""
+
+
+class Places(Protocol):
+    """The agents that may have seats."""
+
+    credentials: Credentials
+
+    def addresses(self) -> Sequence[Address]:
+        """Return the addresses of the agents now, without waiting."""
+        ...
+
+    def failed(self, address: Address, error: OSError) -> None:
+        """Note that an agent could not be reached."""
+        ...
+
+
+def remote_recruiting(
+    places: Places, *, local: int = 0
+) -> Callable[[WorkerSpec, Arena | None, Poller], Recruiting]:
+    """Return what makes the source of a pool's workers, as `WorkerSpec.recruiting`.
+
+    Parameters
+    ----------
+    places : Places
+        The agents.
+    local : int
+        The number of workers of this machine; they are started first.
+    """
+    return partial(SeatRecruiting, places=places, local=local)
+
+
+class RemoteWorker:
+    """The process of a worker on another machine, which is ended by ending its connection.
+
+    It writes no memory of this process, so nothing is to be waited for: its agent kills what does not end by itself.
+    """
+
+    pid = sentinel = None
+
+    def __init__(self, sock: socket.socket, where: str) -> None:
+        self.socket, self._where = sock, where
+
+    def kill(self) -> None:
+        """End the connection."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def wait_exit(self, timeout_s: float | None = None) -> Exit:
+        """Return how it ended, as far as that is known here."""
+        return Exit(-9, f"the connection to a worker of {self._where} ended", "")
+
+    def release(self) -> None:
+        """Do nothing: there is no descriptor but the channel's."""
+
+
+class Seeking:
+    """A seat whose worker is on its way.
+
+    Attributes
+    ----------
+    dial : Dial or None
+        The connection that is being made; None between two.
+    until : float
+        When to go on without news, by ``time.monotonic``.
+    """
+
+    def __init__(self, seat: int) -> None:
+        self.seat = seat
+        self.dial: Dial | None = None
+        self.address: Address = ("", 0)
+        self.until = 0.0
+
+
+class SeatRecruiting:
+    """Recruits workers on this machine and on others, the former first.
+
+    Parameters
+    ----------
+    crew : WorkerSpec
+        The specification of workers.
+    arena : Arena or None
+        The shared memory; only workers of this machine get it.
+    poller : Poller
+        Reports under a `Seeking` that a connection can go on.
+    places : Places
+        The agents of other machines.
+    local : int
+        The number of workers of this machine.
+    """
+
+    def __init__(
+        self,
+        crew: WorkerSpec,
+        arena: Arena | None,
+        poller: Poller,
+        *,
+        places: Places,
+        local: int = 0,
+    ) -> None:
+        self._crew, self._arena, self._poller = crew, arena, poller
+        self._places, self._local = places, local
+        self._here: LocalRecruiting | None = None
+        self._ours: list[Peer] = []  # workers of this machine that compute
+        self._theirs: list[tuple[Address, Peer]] = []
+        self._seeking: dict[int, Seeking] = {}
+        self._rests: dict[Address, tuple[float, int]] = {}  # until when, and how often in a row
+        self._refusals: dict[Address, Refused] = {}
+        self._warned = False
+        self._looked = 0.0
+        assert crew.payload is not None
+        self._payload = mmap.mmap(crew.payload.fd, crew.payload.nbytes, prot=mmap.PROT_READ)
+        # What is not here either is an element's error.
+        self._paths = [path for path in crew.payload.paths if Path(path).exists()]
+        self._digest = digest_of(memoryview(self._payload))
+
+    # -- the pool's questions ------------------------------------------------------------------
+
+    @property
+    def sought(self) -> Collection[int]:
+        """The seats whose workers are on their way."""
+        return self._seeking.keys()
+
+    @property
+    def due(self) -> float | None:
+        """When to call `look`."""
+        times = [each.until for each in self._seeking.values()]
+        if any(peer.jobs for _, peer in self._theirs):
+            times.append(self._looked + _LOOK_S)
+        return min(times, default=None)
+
+    def start(self, seat: int, *, writes: bool, home: bool) -> Peer | None:
+        """Start a worker on this machine, or seek one elsewhere."""
+        self._ours = [peer for peer in self._ours if peer.channel.fileno() >= 0]
+        if writes or home or len(self._ours) < self._local:
+            peer = self._at_home().start(seat, writes=writes, home=home)
+            if not (writes or home):
+                self._ours.append(peer)
+            return peer
+        self._seeking[seat] = seeking = Seeking(seat)
+        self._dial(seeking)
+        return None
+
+    def withdraw(self, seat: int) -> None:
+        """Seek no worker for a seat any more."""
+        self._hang_up(self._seeking.pop(seat))
+
+    def pump(self) -> None:
+        """Process what the launcher of this machine's workers has reported."""
+        if self._here is not None:
+            self._here.pump()
+
+    def hear(self, source: object) -> list[Peer]:
+        """Go on with a connection, or process the launcher's reports; return the worker that has come."""
+        if not isinstance(source, Seeking):
+            return [] if self._here is None else self._here.hear(source)
+        if source.dial is None or self._seeking.get(source.seat) is not source:
+            return []
+        return self._advance(source)
+
+    def look(self) -> None:
+        """Give up connections that take too long, begin others, and end those to machines that fell silent."""
+        now = time.monotonic()
+        for seeking in list(self._seeking.values()):
+            if seeking.until > now:
+                continue
+            if seeking.dial is None:
+                self._dial(seeking)
+            else:
+                self._advance(seeking)
+        if now - self._looked >= _LOOK_S:
+            self._looked = now
+            for _, peer in self._connected():
+                worker = peer.process
+                if peer.jobs and isinstance(worker, RemoteWorker) and is_silent(worker.socket):
+                    worker.kill()
+
+    def close(self, *, linger: bool) -> None:
+        """Give up what is sought, and end what starts workers here."""
+        for seeking in self._seeking.values():
+            self._hang_up(seeking)
+        self._seeking.clear()
+        if self._here is not None:
+            self._here.close(linger=linger)
+        with contextlib.suppress(BufferError):  # a dial that has been given up may still have it
+            self._payload.close()
+
+    # -- dialling ------------------------------------------------------------------------------
+
+    def _at_home(self) -> LocalRecruiting:
+        if self._here is None:
+            self._here = LocalRecruiting(self._crew, self._arena, self._poller)
+        return self._here
+
+    def _connected(self) -> list[tuple[Address, Peer]]:
+        self._theirs = [each for each in self._theirs if each[1].channel.fileno() >= 0]
+        return self._theirs
+
+    def _dial(self, seeking: Seeking) -> None:
+        """Begin a connection to the agent that has the fewest of this pool's workers; or try again later."""
+        now = time.monotonic()
+        addresses = self._places.addresses()
+        rested = [each for each in addresses if self._rests.get(each, (0.0, 0))[0] <= now]
+        if not rested:
+            again = [self._rests[each][0] for each in addresses]
+            seeking.until = min([*again, now + _NOBODY_S])
+            return
+        there = Counter(address for address, _ in self._connected())
+        there.update(each.address for each in self._seeking.values() if each.dial is not None)
+        seeking.address = min(rested, key=there.__getitem__)
+        try:
+            dial = self._dialled(seeking)
+            dial.advance()  # there is nothing to wait for before
+        except OSError as error:
+            self._failed(seeking, error)
+            return
+        self._watch(seeking, dial)
+
+    def _watch(self, seeking: Seeking, dial: Dial) -> None:
+        """Wait for a connection to go on."""
+        seeking.dial, seeking.until = dial, dial.deadline
+        self._poller.register(dial.fileno(), seeking, write=dial.wants_write)
+
+    def _dialled(self, seeking: Seeking) -> Dial:
+        crew = self._crew
+        config = pickle.dumps(
+            {
+                **crew.config,
+                "channel": "stream",
+                "stride": 0,
+                "slots": 0,
+                "verified": 0,
+                "seat": seeking.seat,
+                "writes": False,
+                "parent": Parent(os.getpid(), "MainProcess", b""),
+                "inherits": False,
+            }
+        )
+        ask = {
+            "entry": crew.entry,
+            "preload": [crew.entry.partition(":")[0], *crew.preload],
+            "threads": crew.threads,
+            "paths": self._paths,
+            "path": import_path(),
+            "cwd": working_directory(),
+            "digest": self._digest,
+        }
+        blobs = {self._digest: self._payload, digest_of(config): config}
+        return Dial(seeking.address, self._places.credentials, "seat", ask, blobs)
+
+    def _advance(self, seeking: Seeking) -> list[Peer]:
+        """Go on with a connection; return its worker when it is made."""
+        dial = seeking.dial
+        assert dial is not None
+        self._poller.unregister(dial.fileno())  # one that fails closes its descriptor
+        try:
+            made = dial.advance()
+        except OSError as error:  # a refusal is one, too
+            seeking.dial = None
+            self._failed(seeking, error)
+            return []
+        if made is None:
+            self._watch(seeking, dial)
+            return []
+        del self._seeking[seeking.seat]
+        self._rests.pop(seeking.address, None)
+        self._refusals.pop(seeking.address, None)
+        where = show_address(seeking.address)
+        peer = Peer(Channel(made.socket, "stream"), seeking.seat, where=where)
+        peer.process = RemoteWorker(made.socket, where)
+        self._theirs.append((seeking.address, peer))
+        return [peer]
+
+    def _failed(self, seeking: Seeking, error: OSError) -> None:
+        """Leave an agent alone for a while; raise if all of them have refused and there is nobody else."""
+        now, address = time.monotonic(), seeking.address
+        _, times = self._rests.get(address, (0.0, 0))
+        seeking.until = now
+        if isinstance(error, Refused):
+            self._refusals[address] = error
+            self._rests[address] = (now + _REFUSED_S, times + 1)
+            self._complain(error)
+        else:
+            self._rests[address] = (now + _REST_S[min(times, len(_REST_S) - 1)], times + 1)
+            self._places.failed(address, error)
+
+    def _complain(self, error: Refused) -> None:
+        """Raise a refusal if every agent has refused and no worker is there; warn if some are here."""
+        if self._connected() or not all(a in self._refusals for a in self._places.addresses()):
+            return
+        self._refusals.clear()
+        if not self._ours:
+            raise error
+        if not self._warned:
+            self._warned = True
+            text = f"no agent gives this iterator a seat, so its workers are this machine's alone: {error}"
+            warnings.warn(text, stacklevel=callers_level())
+
+    def _hang_up(self, seeking: Seeking) -> None:
+        dial, seeking.dial = seeking.dial, None
+        if dial is not None:
+            self._poller.unregister(dial.fileno())
+            dial.close()
+
+
+__all__: list[Any] = ["Places", "SeatRecruiting", "remote_recruiting"]

@@ -1,0 +1,92 @@
+"""A host process's record of a consumer, and of the streams that consumers read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.service.host.pipeline import KnownPositions
+from tundish.loader.service.host.wire import Packet, send_packet
+
+if TYPE_CHECKING:
+    import socket
+
+    from tundish.loader.service.host.parcels import Parcel
+    from tundish.loader.service.host.pipeline import HostPipeline
+
+
+class Attached:
+    """A consumer's connection.
+
+    Attributes
+    ----------
+    stream : HostStream or None
+        What it reads; None before it has joined.
+    wanted : int
+        The number of the next element that it is to be sent.
+    taken : int
+        The number of an element before which it asks for no states.
+    out : int
+        Parcels that it was sent and has not taken.
+    holds : dict
+        The parcels that it may have views of, by their number.
+    leaving : bool
+        True if it only holds.
+    """
+
+    def __init__(self, sock: socket.socket, pid: int) -> None:
+        sock.setblocking(False)
+        self.sock, self.began = sock, time.monotonic()
+        self.pidfd: int | None = None
+        with contextlib.suppress(OSError):  # it is of another namespace, or gone
+            self.pidfd = os.pidfd_open(pid)
+        self.stream: HostStream | None = None
+        self.pipeline: HostPipeline | None = None
+        self.wanted = self.taken = self.out = self.anchor = 0
+        self.start: dict[str, Any] = {}
+        self.holds: dict[int, Parcel] = {}
+        self.leaving = self.skips = self.told_end = self.welcomed = False
+        self.queue: deque[Packet] = deque()
+
+    def send(self, packet: Packet) -> None:
+        """Send a packet, or queue it."""
+        self.queue.append(packet)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is queued as far as the kernel takes it; a consumer that is gone is noticed elsewhere."""
+        try:
+            while self.queue and send_packet(self.sock, self.queue[0]):
+                self.queue.popleft()
+        except OSError:
+            self.queue.clear()
+
+    def close(self) -> None:
+        """Close the connection and let go of what it held."""
+        self.sock.close()
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+        for parcel in self.holds.values():
+            parcel.holders.discard(self)
+        self.holds.clear()
+        self.queue.clear()
+
+
+class HostStream:
+    """The elements after one start of the dataset, which several pipelines may be computing.
+
+    Parameters
+    ----------
+    token : str
+        Its name: consumers know it, and give it to the next host process when this one has died.
+    start : dict
+        Iteration and seeds.
+    """
+
+    def __init__(self, token: str, start: dict[str, Any]) -> None:
+        self.token, self.start = token, start
+        self.known = KnownPositions()
+        self.pipelines: list[HostPipeline] = []

@@ -1,0 +1,216 @@
+"""Parcels: consecutive elements as a host process hands them to its consumers.
+
+A parcel is a packet: a pickle of the elements whose large arrays stand apart, as places in the arena. Those that the
+iterator delivers in a slot stay where they are, and the parcel keeps the slot leased; what lies elsewhere is copied
+into a slot of its own.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.errors import SharedMemoryError
+from tundish.loader.protocols.failure import dumps_exception
+from tundish.loader.service.host.wire import Packet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.shm.ring import Ring
+
+_LEAST = 64 << 10
+"""Bytes from which on an array does not travel in the pickle."""
+_PICKLED = 64 << 10
+_ALIGN = 128
+
+Span = tuple[int, int, int, bool]
+"""A slot's number, the first byte in it, the byte after the last, and whether the array is read-only."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An error in the place of an element, pickled."""
+
+    error: bytes
+
+
+@dataclass(eq=False)
+class Parcel:
+    """GatheredElements on their way to consumers.
+
+    Parameters
+    ----------
+    number : int
+        The parcel's own number.
+    first, count : int
+        The number of its first element in the stream, and how many there are.
+    packet : Packet
+        The encoded elements.
+    nbytes : int
+        The bytes of its arrays in the arena.
+    kept : object
+        What keeps them there.
+    """
+
+    number: int
+    first: int
+    count: int
+    packet: Packet
+    nbytes: int
+    kept: Any
+    holders: set[Any] = field(default_factory=set)
+    """The consumers that were sent it and may still have views."""
+
+    @property
+    def stop(self) -> int:
+        """The number of the element after its last."""
+        return self.first + self.count
+
+
+class GatheredElements:
+    """Elements that are being gathered to a parcel, encoded one by one.
+
+    Parameters
+    ----------
+    ring : Ring
+        The slots of this process.
+    """
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._bodies: list[Any] = []
+        self._spans: list[Span] = []
+        self._kept: list[Any] = []
+        self._loose: list[tuple[int, pickle.PickleBuffer]] = []
+        self._size = 0
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+    @property
+    def is_full(self) -> bool:
+        """True if another element would make it large."""
+        return bool(self._spans) or self._size >= _PICKLED
+
+    def add(self, element: Any) -> None:
+        """Append an element."""
+        buffers: list[pickle.PickleBuffer] = []
+        before = len(self._spans)
+
+        def aside(buffer: pickle.PickleBuffer) -> bool:
+            try:
+                if buffer.raw().nbytes < _LEAST:
+                    return True
+            except BufferError:  # its memory is not contiguous
+                return True
+            buffers.append(buffer)
+            return False
+
+        try:
+            body = pickle.dumps(element, 5, buffer_callback=aside)
+        except Exception:  # noqa: BLE001 - whatever pickle cannot take, cloudpickle may
+            import cloudpickle  # noqa: PLC0415 - takes a while, and few elements need it
+
+            del buffers[:], self._spans[before:]
+            body = cloudpickle.dumps(element, 5, buffer_callback=aside)
+        for buffer in buffers:
+            self._place(buffer)
+        self._size += len(body)
+        self._bodies.append((body, len(buffers)))
+
+    def fail(self, error: BaseException) -> None:
+        """Append an error in the place of an element."""
+        body = dumps_exception(error)
+        self._size += len(body)
+        self._bodies.append(Failed(body))
+
+    def _place(self, buffer: pickle.PickleBuffer) -> None:
+        raw = buffer.raw()
+        arena = self._ring.arena
+        at = _address(raw) - _address(arena.map)
+        if 0 <= at < arena.reserved:
+            slot, start = divmod(at, arena.stride)
+            self._spans.append((slot, start, start + raw.nbytes, raw.readonly))
+            self._kept.append(buffer)
+            self.nbytes += raw.nbytes
+        else:
+            self._loose.append((len(self._spans), buffer))
+            self._spans.append((0, 0, raw.nbytes, raw.readonly))
+
+    @property
+    def loose_nbytes(self) -> int:
+        """The bytes of arrays that are not in the arena yet."""
+        return sum(buffer.raw().nbytes + _ALIGN for _, buffer in self._loose)
+
+    def settle(self) -> bool:
+        """Copy what is not in the arena to a slot; return False if none is free.
+
+        Raises
+        ------
+        SharedMemoryError
+            There is not so much memory.
+        """
+        nbytes = self.loose_nbytes
+        if not nbytes:
+            return True
+        ring = self._ring
+        slot = ring.acquire()
+        if slot is None:
+            return False
+        try:
+            ring.arena.allocate(slot, 0, nbytes)
+        except SharedMemoryError:
+            ring.empty(slot)
+            ring.release(slot)
+            raise
+        ring.grew(slot, nbytes)
+        root = ring.lease(slot, nbytes)
+        end = 0
+        for at, buffer in self._loose:
+            raw = buffer.raw()
+            root[end : end + raw.nbytes] = np.frombuffer(raw, np.uint8)
+            self._spans[at] = (slot, end, end + raw.nbytes, raw.readonly)
+            end += -(-raw.nbytes // _ALIGN) * _ALIGN
+        self._loose.clear()
+        self._kept.append(root)
+        self.nbytes += nbytes
+        return True
+
+    def parcel(self, number: int, first: int, anchor: Any) -> Parcel:
+        """Return the elements as a parcel; `anchor` is the position after them, or None."""
+        message = ("parcel", number, first, self._bodies, self._spans, anchor)
+        return Parcel(number, first, len(self), Packet.of(message), self.nbytes, self._kept)
+
+
+def opened_elements(
+    bodies: list[Any], spans: list[Span], buffer_of: Callable[[Span], Any]
+) -> list[Any]:
+    """Return a parcel's elements in the consumer, where they may be `Failed`.
+
+    Parameters
+    ----------
+    bodies, spans
+        As they were sent.
+    buffer_of : callable
+        Returns the memory of a span.
+    """
+    elements: list[Any] = []
+    at = 0
+    for each in bodies:
+        if type(each) is Failed:
+            elements.append(each)
+            continue
+        body, count = each
+        buffers = [buffer_of(span) for span in spans[at : at + count]]
+        at += count
+        elements.append(pickle.loads(body, buffers=buffers))
+    return elements
+
+
+def _address(buffer: Any) -> int:
+    return int(np.frombuffer(buffer, np.uint8, 1).__array_interface__["data"][0])

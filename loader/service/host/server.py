@@ -1,0 +1,533 @@
+"""The host process: one poll loop that runs a dataset's pipelines and hands their elements to consumers.
+
+A consumer is one iterator of another process. What it holds stays leased until it says that it has let go, or until the
+kernel says that it is gone: its socket is closed, or its process has ended though a child of it keeps the socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import json
+import os
+import secrets
+import select
+import signal
+import socket
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.operators.options import WithOptions, options_of
+from tundish.loader.plan.options import Options
+from tundish.loader.protocols.context import first_seed
+from tundish.loader.protocols.failure import dumps_exception
+from tundish.loader.run.coordinating.store import shared_ring
+from tundish.loader.run.parallelism import budget_of
+from tundish.loader.run.starting.payload import unpack
+from tundish.loader.run.starting.settings import Applied
+from tundish.loader.service.host.attached import Attached, HostStream
+from tundish.loader.service.host.folder import HostFolder, check_peer
+from tundish.loader.service.host.pipeline import HostPipeline
+from tundish.loader.service.host.wire import (
+    Packet,
+    parse_told,
+    read_file,
+    receive_packet,
+    versions,
+)
+from tundish.shm.budget import RANK_VARIABLES, local_ranks, parse_bytes
+
+if TYPE_CHECKING:
+    from tundish.loader.service.host.parcels import Parcel
+    from tundish.shm.ring import Ring
+
+_CREDIT = 2
+"""Parcels that a consumer may be sent before it takes the first of them."""
+_MOST_STRANGERS = 64
+_HEARD_AT_ONCE = 64
+_PROVEN_S = 30.0
+_FIRST_S = 60.0
+"""Seconds for which a process that was started waits for its first consumer."""
+_LOOK_S = 0.002
+_LOG_BYTES = 1 << 20
+
+
+class HostServer:
+    """The host process.
+
+    Parameters
+    ----------
+    listener : socket
+        Where consumers connect.
+    name : str
+        The name of its socket.
+    settings : dict
+        ``window`` (bytes or None), ``linger`` (seconds), ``consumers`` (their number, or None).
+    """
+
+    def __init__(self, listener: socket.socket, name: str, settings: dict[str, Any]) -> None:
+        listener.setblocking(False)
+        self._listener, self._name = listener, name
+        self._linger: float = settings["linger"]
+        self._expected: int | None = settings["consumers"]
+        self._asked_window = settings["window"]
+        self._inode = os.fstat(listener.fileno()).st_ino
+        self._consumers: list[Attached] = []
+        self._streams: dict[str, HostStream] = {}
+        self._numbers = itertools.count()
+        self._fresh: dict[
+            str, str
+        ] = {}  # the streams that begin at the beginning, by iteration and seed
+        self._idle_since = time.monotonic()
+        self._had_one = False
+        self._node: Any = None
+        self._digest, self._description = "", -1
+        self._seed: int | None = None
+        self._settings = Applied()
+        self._ring: Ring | None = None
+        self._limit = 0
+        self._failed = ""
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Serve consumers until nobody has been there for as long as it lingers."""
+        while True:
+            worked = self._work()
+            if os.fstat(2).st_size > _LOG_BYTES:  # what functions print, nobody reads
+                os.ftruncate(2, 0)
+            left = self._time_left()
+            if left is not None and left <= 0 and self._ends():
+                return
+            self._wait(0.0 if worked else left)
+
+    def _time_left(self) -> float | None:
+        joined = any(each.stream is not None for each in self._consumers)
+        if joined:
+            strangers = [each for each in self._consumers if each.stream is None]
+            return _PROVEN_S if strangers else None
+        lingers = self._linger if self._had_one else max(self._linger, _FIRST_S)
+        return self._idle_since + lingers - time.monotonic()
+
+    def _ends(self) -> bool:
+        """Give up the name; who has connected meanwhile finds a closed connection, and starts another."""
+        with HostFolder.open() as folder, folder.locked(time.monotonic() + _FIRST_S):
+            with contextlib.suppress(BlockingIOError):
+                self._accept()
+                self._idle_since = time.monotonic()
+                return False
+            folder.remove(self._name)
+            self._listener.close()
+        return True
+
+    def _wait(self, timeout_s: float | None) -> None:
+        poll = select.poll()
+        who: dict[int, Any] = {self._listener.fileno(): None}
+        poll.register(self._listener, select.POLLIN)
+        for each in self._consumers:
+            poll.register(each.sock, select.POLLIN | (select.POLLOUT if each.queue else 0))
+            who[each.sock.fileno()] = each
+            if each.pidfd is not None:
+                poll.register(each.pidfd, select.POLLIN)
+                who[each.pidfd] = each
+        for pipeline in self._pipelines():
+            wakes = pipeline.iterator.wakes()
+            if wakes is not None:
+                poll.register(wakes, select.POLLIN)
+                who[wakes] = pipeline
+            elif self._demanded(pipeline) and not pipeline.ended:
+                timeout_s = min(timeout_s or _LOOK_S, _LOOK_S)
+        for fd, events in poll.poll(None if timeout_s is None else max(0.0, timeout_s) * 1e3):
+            found = who[fd]
+            if found is None:
+                with contextlib.suppress(BlockingIOError):
+                    self._accept()
+            elif isinstance(found, HostPipeline):
+                found.iterator.pump()
+            elif found in self._consumers:
+                if events & select.POLLOUT:
+                    found.flush()
+                if fd == found.pidfd:
+                    self._gone(found)
+                elif events & ~select.POLLOUT:
+                    self._hear(found)
+        now = time.monotonic()
+        for each in list(self._consumers):
+            if each.stream is None and now - each.began > _PROVEN_S:
+                self._gone(each)
+
+    def _pipelines(self) -> list[HostPipeline]:
+        return [each for stream in self._streams.values() for each in stream.pipelines]
+
+    # -- consumers come and go -----------------------------------------------------------------
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                time.sleep(_LOOK_S)  # the connection stays, and so would the loop be busy with it
+            return
+        try:
+            pid = check_peer(sock)
+        except OSError:
+            sock.close()
+            return
+        strangers = [each for each in self._consumers if each.stream is None]
+        if len(strangers) >= _MOST_STRANGERS:
+            self._gone(strangers[0])
+        self._consumers.append(Attached(sock, pid))
+
+    def _gone(self, consumer: Attached) -> None:
+        self._consumers.remove(consumer)
+        consumer.close()
+        self._idle_since = time.monotonic()
+
+    def _hear(self, consumer: Attached) -> None:
+        """Take in what a consumer says; one that says what nobody says is disconnected."""
+        for _ in range(_HEARD_AT_ONCE):
+            try:
+                data, fds = receive_packet(consumer.sock, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except OSError:
+                data, fds = b"", []
+            try:
+                if not data:
+                    self._gone(consumer)
+                    return
+                self._told(consumer, parse_told(data), fds)
+            except Exception as error:  # noqa: BLE001 - what a consumer of ours never sends may do anything
+                consumer.send(
+                    Packet.of(("refused", f"the message was not understood: {error!r:.200}"))
+                )
+                self._gone(consumer)
+                return
+            finally:
+                for fd in fds:
+                    os.close(fd)
+            if consumer not in self._consumers:
+                return
+
+    def _told(self, consumer: Attached, message: dict[str, Any], fds: list[int]) -> None:
+        do = message["do"]
+        if do == "took":
+            parcel = consumer.holds[int(message["parcel"])] if "parcel" in message else None
+            if parcel is not None:
+                consumer.out -= 1
+                consumer.taken = max(consumer.taken, parcel.first)
+            for number in message["free"]:
+                self._let_go(consumer, int(number))
+        elif do == "state":
+            number = int(message["number"])
+            known = consumer.pipeline.position(number) if consumer.pipeline is not None else None
+            consumer.send(Packet.of(("state", number, known)))
+        elif do == "leave":
+            consumer.leaving, consumer.pipeline = True, None
+            consumer.queue.clear()
+            kept = set(message["holds"])
+            for number in consumer.holds.keys() - kept:  # what it has not read yet among them
+                self._let_go(consumer, number)
+        elif do == "hello":
+            self._hello(consumer, message)
+        elif do == "dataset" and consumer.welcomed:
+            self._dataset(consumer, message, fds)
+        elif do == "join" and consumer.welcomed and self._node is not None:
+            self._join(consumer, json.loads(read_file(fds.pop(0))))
+        else:
+            raise ValueError(f"{do!r} is nothing that is said here")
+
+    def _let_go(self, consumer: Attached, number: int) -> None:
+        consumer.holds.pop(number).holders.discard(consumer)
+
+    def _hello(self, consumer: Attached, message: dict[str, Any]) -> None:
+        here, there = versions(), message["versions"]
+        if here != there:
+            differ = ", ".join(
+                f"{key} {there.get(key)!r} here and {here[key]!r} there"
+                for key in here
+                if here[key] != there.get(key)
+            )
+            consumer.send(
+                Packet.of(("refused", f"the host process is of other versions: {differ}"))
+            )
+            return
+        consumer.welcomed = True
+        if self._node is None:
+            consumer.send(Packet.of(("want",)))
+        else:
+            self._welcome(consumer)
+
+    def _dataset(self, consumer: Attached, message: dict[str, Any], fds: list[int]) -> None:
+        """Take in the dataset of the first consumer."""
+        if self._node is None:
+            try:
+                settings, node = unpack(fds[0])
+                self._settings.take(settings, early=True)
+                self._settings.take(settings, early=False)
+                self._begin(node)
+            except Exception as error:  # noqa: BLE001 - of anything that it unpickles
+                told = "".join(traceback.format_exception(error))
+                consumer.send(
+                    Packet.of(("refused", f"the host process cannot read the dataset:\n{told}"))
+                )
+                return
+            self._digest, self._description = str(message["digest"]), os.dup(fds[1])
+        self._welcome(consumer)
+
+    def _begin(self, node: Any) -> None:
+        options = options_of(node)
+        budget = budget_of(options, tuned=False)
+        ring = shared_ring(budget)
+        if ring is None:
+            raise RuntimeError(
+                "there is no shared memory for batches, as `tundish doctor` explains: iterate over the dataset itself"
+            )
+        self._ring = ring
+        with contextlib.suppress(OSError):
+            os.fchmod(ring.arena.fd, 0o400)  # nobody needs to open it again for writing
+        asked = self._asked_window
+        self._limit = budget // 2 if asked is None else parse_bytes(asked)
+        # The order must be one for all, and each consumer's state say how far it has come in it.
+        ordered = Options()
+        ordered.deterministic = True
+        self._node = WithOptions(node, ordered)
+
+    def _welcome(self, consumer: Attached) -> None:
+        assert self._ring is not None
+        arena = self._ring.arena
+        reading = os.open(f"/proc/self/fd/{arena.fd}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            told = {
+                "digest": self._digest,
+                "stride": arena.stride,
+                "slots": arena.slots,
+                "pid": os.getpid(),
+            }
+            consumer.send(Packet.of(("welcome", told), (reading, self._description)))
+        finally:
+            os.close(reading)
+
+    def _join(self, consumer: Attached, asked: dict[str, Any]) -> None:
+        """Begin to send elements to a consumer from where it is."""
+        start = {key: asked[key] for key in ("iteration", "seed", "graph_seed")}
+        consumer.skips = asked["lag"] == "skip"
+        consumer.start = {**start, "position": asked["position"]}
+        consumer.anchor = int(asked["anchor"])
+        number = int(asked["number"])
+        if asked["stream"] is not None:
+            stream = self._streams.get(asked["stream"])
+            if stream is None:
+                stream = self._streams[asked["stream"]] = HostStream(asked["stream"], start)
+        elif asked["position"] is None:
+            stream, number = self._fresh_stream(consumer, start), 0
+        else:
+            stream, number = self._stream_at(consumer.start)
+            consumer.anchor = number
+        consumer.start |= {"seed": stream.start["seed"]}
+        consumer.stream, consumer.wanted, consumer.taken = stream, number, number
+        self._had_one = True
+        told = {"stream": stream.token, "number": number, "seed": stream.start["seed"]}
+        consumer.send(Packet.of(("joined", told)))
+
+    def _fresh_stream(self, consumer: Attached, start: dict[str, Any]) -> HostStream:
+        if start["seed"] is None:  # it has never been told: the first one's is everybody's
+            if self._seed is None:
+                self._seed = consumer.start["seed"] = first_seed()
+            start["seed"] = self._seed
+        elif self._seed is None:
+            self._seed = start["seed"]
+        key = json.dumps(start, sort_keys=True)
+        stream = self._streams.get(self._fresh.get(key, ""))
+        if stream is None:
+            stream = self._new_stream(start)
+            self._fresh[key] = stream.token
+        return stream
+
+    def _stream_at(self, start: dict[str, Any]) -> tuple[HostStream, int]:
+        """Return the stream in which a position is known, with its number; a new one if there is none."""
+        position = start["position"]
+        seeds = {key: start[key] for key in ("iteration", "seed", "graph_seed")}
+        for stream in self._streams.values():
+            number = stream.known.number(position) if stream.start == seeds else None
+            if number is not None:
+                return stream, number
+        return self._new_stream(seeds), 0
+
+    def _new_stream(self, start: dict[str, Any]) -> HostStream:
+        stream = HostStream(secrets.token_hex(8), start)
+        self._streams[stream.token] = stream
+        return stream
+
+    # -- work ----------------------------------------------------------------------------------
+
+    def _work(self) -> bool:
+        """Send what is there and compute what is missing; return True if something changed."""
+        worked = False
+        for consumer in self._consumers:
+            if consumer.stream is not None and not consumer.leaving:
+                self._assign(consumer, consumer.stream)
+                worked |= self._supply(consumer)
+        for stream in list(self._streams.values()):
+            for pipeline in list(stream.pipelines):
+                worked |= self._run(stream, pipeline)
+            if not stream.pipelines and not any(each.stream is stream for each in self._consumers):
+                del self._streams[stream.token]
+                self._fresh = {
+                    key: token for key, token in self._fresh.items() if token != stream.token
+                }
+        return worked
+
+    def _assign(self, consumer: Attached, stream: HostStream) -> None:
+        """Choose the pipeline that has a consumer's next element, or will: the one that is furthest."""
+        wanted = consumer.wanted
+        able = [each for each in stream.pipelines if each.reaches(wanted) and each.fault is None]
+        if able:
+            best = max(able, key=lambda each: (each.produced > wanted, each.produced))
+            if (
+                consumer.pipeline is None
+                or not consumer.pipeline.reaches(wanted)
+                or best.produced > wanted
+            ):
+                consumer.pipeline = best
+            return
+        assert self._ring is not None
+        try:
+            made = HostPipeline(
+                self._node,
+                self._ring,
+                consumer.start,
+                number=consumer.anchor,
+                known=stream.known,
+                limit=self._limit,
+                numbers=self._numbers,
+            )
+        except Exception as error:  # noqa: BLE001 - a file that is not there, a state that is none, ...
+            self._stop(consumer, Packet.of(("fault", dumps_exception(error))))
+            return
+        stream.pipelines.append(made)
+        consumer.pipeline = made
+
+    def _stop(self, consumer: Attached, packet: Packet) -> None:
+        """Tell a consumer why nothing more comes; it may ask again from where it is."""
+        consumer.send(packet)
+        consumer.leaving, consumer.pipeline = True, None
+
+    def _supply(self, consumer: Attached) -> bool:
+        """Send a consumer what its pipeline has for it."""
+        worked, pipeline = False, consumer.pipeline
+        while pipeline is not None and consumer.out < _CREDIT and not consumer.told_end:
+            parcel = pipeline.at(consumer.wanted)
+            if parcel is None:
+                break
+            self._give(consumer, parcel)
+            worked = True
+        if pipeline is None or not pipeline.ended or consumer.told_end:
+            return worked
+        if consumer.wanted == pipeline.produced and consumer.out < _CREDIT:
+            consumer.told_end = worked = True
+            consumer.send(Packet.of(("end", pipeline.produced, (pipeline.end(),))))
+        return worked
+
+    def _give(self, consumer: Attached, parcel: Parcel) -> None:
+        consumer.wanted = parcel.stop
+        consumer.out += 1
+        consumer.holds[parcel.number] = parcel
+        parcel.holders.add(consumer)
+        # Who keeps much is to copy what comes: else it would take the memory of all.
+        kept = sum(each.nbytes for each in consumer.holds.values())
+        if kept > self._limit // 2 and len(consumer.holds) > _CREDIT + 1:
+            consumer.send(Packet.of(("copy", parcel.number)))
+        consumer.send(parcel.packet)
+
+    def _demanded(self, pipeline: HostPipeline) -> bool:
+        return any(
+            each.pipeline is pipeline and each.out < _CREDIT and each.wanted >= pipeline.produced
+            for each in self._consumers
+        )
+
+    def _run(self, stream: HostStream, pipeline: HostPipeline) -> bool:
+        """Compute for a pipeline, if somebody waits for it; close it when nobody reads it."""
+        readers = [each for each in self._consumers if each.pipeline is pipeline]
+        if not readers:
+            stream.pipelines.remove(pipeline)
+            pipeline.close()
+            return True
+        self._drop(pipeline, readers)
+        if pipeline.fault is not None:
+            self._fault(stream, pipeline, readers)
+            return True
+        if (pipeline.ended and not pipeline.waits) or not self._demanded(pipeline):
+            return False
+        if pipeline.is_full and not self._make_room(pipeline, readers):
+            return False
+        return pipeline.advance()
+
+    def _drop(self, pipeline: HostPipeline, readers: list[Attached]) -> None:
+        if pipeline.head and (pipeline.is_full or self._expected == len(readers)):
+            pipeline.head = False
+        needed = pipeline.first if pipeline.head else min(each.wanted for each in readers)
+        pipeline.drop(needed, min(each.taken for each in readers))
+
+    def _make_room(self, pipeline: HostPipeline, readers: list[Attached]) -> bool:
+        """Let those who lag and may skip go on later; return False if somebody has to be waited for."""
+        last = [each for each in readers if each.wanted == min(one.wanted for one in readers)]
+        if not all(each.skips for each in last):
+            return False
+        parcel = pipeline.at(last[0].wanted)
+        assert parcel is not None
+        for each in last:
+            told = ("skipped", each.wanted, parcel.stop)
+            each.wanted = parcel.stop
+            each.send(Packet.of(told))
+        self._drop(pipeline, readers)
+        return not pipeline.is_full
+
+    def _fault(self, stream: HostStream, pipeline: HostPipeline, readers: list[Attached]) -> None:
+        """Tell the readers of a pipeline that it cannot go on: they ask again from where they are."""
+        assert pipeline.fault is not None
+        packet = Packet.of(("fault", dumps_exception(pipeline.fault)))
+        for each in readers:
+            self._stop(each, packet)
+        stream.pipelines.remove(pipeline)
+        pipeline.close()
+
+    def close(self) -> None:
+        """End all pipelines and connections."""
+        for stream in self._streams.values():
+            for pipeline in stream.pipelines:
+                pipeline.close()
+        for each in self._consumers:
+            each.close()
+
+
+def main(fd: int, log: int, name: str, settings: str) -> None:
+    """Run a host process; called in an interpreter of its own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the consumers' affair
+    fcntl.fcntl(log, fcntl.F_SETFL, os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.close(log)
+    _be_one_for_all()
+    server = HostServer(socket.socket(fileno=fd), name, json.loads(settings))
+    try:
+        server.serve()
+    finally:
+        server.close()
+
+
+def _be_one_for_all() -> None:
+    """Take what all ranks of this machine have: a launcher divides cores and memory by their number."""
+    if local_ranks() > 1:
+        with contextlib.suppress(AttributeError, OSError):
+            os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    for name in RANK_VARIABLES:
+        os.environ.pop(name, None)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text("tundish-host")

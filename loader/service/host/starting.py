@@ -1,0 +1,128 @@
+"""Starting of host processes: whoever finds none of a name starts one, and nobody's child it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.starting.control import scratch_file
+from tundish.loader.run.starting.surroundings import (
+    command,
+    import_path,
+    interpreter,
+    malloc_environ,
+)
+from tundish.loader.service.host.folder import HostFolder
+from tundish.loader.service.host.link import ANSWERED_S, HostEndedError, HostLink
+
+if TYPE_CHECKING:
+    import socket
+
+    from tundish.loader.service.host.link import HostSettings
+    from tundish.loader.service.host.plan import HostedPlan
+
+_STARTS = 6  # of host processes that end before they answer: others may be killing them
+_SHOWN = 4096
+
+
+def attach(
+    plan: HostedPlan, settings: HostSettings, asked: dict[str, Any] | None
+) -> tuple[HostLink, dict[str, Any]]:
+    """Connect to the host process of a name, and start it if there is none.
+
+    Parameters
+    ----------
+    plan, settings
+        The dataset, and which host process it is.
+    asked : dict or None
+        From where elements are wanted, as for `HostLink.join`; None: only the process is wanted.
+
+    Returns
+    -------
+    HostLink, dict
+        The connection, and what `HostLink.join` gave.
+
+    Raises
+    ------
+    ConnectionError
+        It ends before it answers, again and again; with what it wrote to stderr.
+    ValueError
+        It runs another dataset.
+    """
+    deadline = time.monotonic() + ANSWERED_S
+    log: int | None = None
+    problem = ""
+    try:
+        for _ in range(_STARTS):
+            with HostFolder.open() as folder:
+                sock = folder.connect(settings.name)
+                if sock is None:
+                    log = scratch_file() if log is None else log
+                    sock = _started(folder, settings, log, deadline)
+            if sock is None:
+                continue
+            link = HostLink(sock, settings.name)
+            try:
+                link.welcome(plan)
+                joined = {} if asked is None else link.join(asked)
+            except HostEndedError as error:
+                problem = str(error)
+                link.leave()
+            except BaseException:
+                link.leave()
+                raise
+            else:
+                return link, joined
+        told = _last_lines(log)
+        raise HostEndedError(
+            f"the host process {settings.name!r} could not be had in {_STARTS} attempts: {problem}"
+            + (f"; it wrote:\n{told}" if told else "")
+        )
+    finally:
+        if log is not None:
+            os.close(log)
+
+
+def _started(
+    folder: HostFolder, settings: HostSettings, log: int, deadline: float
+) -> socket.socket | None:
+    """Start a host process and connect to it, unless somebody else has been faster."""
+    with folder.locked(deadline):
+        sock = folder.connect(settings.name)
+        if sock is None:
+            start_host(folder, settings, log)
+            sock = folder.connect(settings.name)
+        return sock
+
+
+def start_host(folder: HostFolder, settings: HostSettings, log: int) -> None:
+    """Start a host process that has the socket of a name; the caller has the folder's lock."""
+    told = {"window": settings.window, "linger": settings.linger, "consumers": settings.consumers}
+    with folder.listen(settings.name) as listener:
+        fd = listener.fileno()
+        statement = (
+            "from tundish.loader.service.host.server import main;"
+            f"main({fd},{log},{settings.name!r},{json.dumps(told)!r})"
+        )
+        *argv, code = command(interpreter(), import_path(), statement)
+        # A child of nobody: who started it may end before the others, and waits for no child.
+        process = subprocess.Popen(
+            [*argv, f"import os;os.fork() and os._exit(0);{code}"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            env={**malloc_environ(), **os.environ},
+            pass_fds=(fd, log),
+            start_new_session=True,
+        )
+        process.wait()
+
+
+def _last_lines(log: int | None) -> str:
+    if log is None:
+        return ""
+    end = os.fstat(log).st_size
+    return os.pread(log, _SHOWN, max(0, end - _SHOWN)).decode(errors="replace").strip()

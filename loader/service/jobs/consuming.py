@@ -1,0 +1,387 @@
+"""The plan of a consumer of a shared job: a source whose elements a job's server deals."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import select
+import socket
+import time
+import warnings
+import weakref
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tundish.errors import CheckpointError
+from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from tundish.loader.protocols.items import End
+from tundish.loader.protocols.operator import SourceNode
+from tundish.loader.run.state import describe_plan
+from tundish.loader.service.connections.calling import Caller, Outstanding
+from tundish.loader.service.connections.dialing import Refused
+from tundish.loader.service.connections.loop import READ, WRITE
+from tundish.loader.service.jobs.claims import Claim, Common, Holding, Told, read_ranges
+from tundish.loader.service.jobs.elements import read
+from tundish.loader.service.jobs.jobserver import ROLE, Dealing
+from tundish.loader.service.jobs.merging import OP
+from tundish.tracebacks import callers_level
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Spec, Value
+    from tundish.loader.protocols.items import Failure, Made
+    from tundish.loader.protocols.operator import Operator
+    from tundish.loader.service.connections.credentials import Address, Credentials
+    from tundish.loader.watch.watch import StageMeter
+
+AHEAD = 4
+"""The number of elements that a consumer asks for, or holds, by default."""
+
+_GOODBYE_S = 1.0
+
+_LOOK_ANEW_S = 1.0
+"""A job's server that is not there for so long is looked for again."""
+
+
+class JobPlace(Protocol):
+    """Tells where a job is served."""
+
+    @property
+    def credentials(self) -> Credentials:
+        """The token and certificates."""
+
+    def address(self) -> Address:
+        """Return the address of the job's server; it may wait, and raise `OSError` to be asked again."""
+
+
+@dataclass(frozen=True)
+class FixedPlace:
+    """A job whose server does not move."""
+
+    where: Address
+    credentials: Credentials
+
+    def address(self) -> Address:
+        """Return its address."""
+        return self.where
+
+
+def consume(
+    dataset: Operator,
+    place: JobPlace,
+    job_name: str,
+    dealing: Dealing,
+    *,
+    consumer: str | None = None,
+    ahead: int = AHEAD,
+    patience_s: float = 300.0,
+) -> Consume:
+    """Return the plan of a consumer.
+
+    Parameters
+    ----------
+    dataset : Operator
+        The plan whose elements the job deals.
+    place : JobPlace
+        Where it is served.
+    job_name : str
+        Its name.
+    dealing : Dealing
+        How it deals.
+    consumer : str, optional
+        The consumer's name: of rounds its number, of a window its trainer; by default a new one for each iterator.
+    ahead : int
+        How many elements it asks for, or holds.
+    patience_s : float
+        How long nobody may serve the job until that is an error.
+    """
+    return Consume(dataset, place, job_name, dealing, consumer, max(2, ahead), patience_s)
+
+
+@dataclass(frozen=True, eq=False)
+class Consume(SourceNode):
+    """The elements of a shared job that are dealt to one consumer."""
+
+    dataset: Operator
+    place: JobPlace
+    job_name: str
+    dealing: Dealing
+    consumer: str | None
+    ahead: int
+    patience_s: float
+
+    op = OP
+    computing = replays = fleeting = True
+    safe = False
+    reads = "generator"
+    at_work = "in this process"
+    redone = "elements of a shared job are dealt again"
+    undivided = "is dealt to consumers by its job"
+
+    @property
+    def cardinality(self) -> int:
+        below = self.dataset.cardinality
+        return below if below in {0, INFINITE_CARDINALITY} else UNKNOWN_CARDINALITY
+
+    def spec(self, below: Spec) -> Any:
+        return below(self.dataset)
+
+    def params(self) -> dict[str, Any]:
+        plan = describe_plan(self.dataset)
+        described = {f"{at} {label}": params for at, (label, params) in enumerate(plan)}
+        return {"job_name": self.job_name, "kind": self.dealing.kind, "dataset": described}
+
+    def shown(self) -> dict[str, Any]:
+        return {"job_name": self.job_name, "kind": self.dealing.kind}
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        machine = Consumed(self, pass_, builder.meter(self))
+        builder.context.files.add(machine)
+        return machine
+
+    def evaluator(self, maker: Maker) -> Value:
+        def value(item: Any, _: int) -> Any:
+            raise CheckpointError(
+                f"element {item} of job {self.job_name!r} was had and is not dealt again: operators that hold elements "
+                "(shuffle, a window, sort_within) go before distribute(), not behind it, where states are restored"
+            )
+
+        return maker.at_hand(value)
+
+
+class Consumed:
+    """The stream of one consumer, which waits for its job as it needs to.
+
+    Parameters
+    ----------
+    node : Consume
+        The operator.
+    pass_ : int
+        The number of the pass: of the job's iteration.
+    meter : StageMeter
+        Counts the elements.
+    """
+
+    delivers_own = True
+
+    def __init__(self, node: Consume, pass_: int, meter: StageMeter) -> None:
+        self._node, self._pass, self._meter = node, pass_, meter
+        name = node.consumer or f"{socket.gethostname()}-{secrets.token_hex(6)}"
+        self._holding = Holding(name, node.ahead)
+        self._joining: Outstanding | None = None
+        self._asked: deque[tuple[int, Outstanding]] = deque()
+        self._saying: Outstanding | None = None  # only what has come
+        self._gone_since: float | None = None
+        self._look_at = 0.0  # when the job's server is looked for again
+        self._box: list[Caller] = []  # so that dropping this ends the connection
+        weakref.finalize(self, _hang_up, self._box)
+
+    def next(self) -> Made | Failure:
+        holding = self._holding
+        while not holding.ready:
+            if holding.done:
+                self._leave(_GOODBYE_S)
+                raise End
+            self._advance()
+            self._wait()
+        number, blobs = holding.deliver()
+        item = read(blobs, number)
+        self._meter.elements += 1
+        self._advance()  # the next ones are on their way while this one is used
+        return item
+
+    # -- the connection -------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Say what is to be said, and take in what has come, without waiting."""
+        caller = self._connection()
+        if caller is None:
+            return
+        holding = self._holding
+        if not holding.joined and self._joining is None:
+            self._join(caller)
+        self._ask(caller)
+        caller.advance()
+        if self._joining is not None and self._joining.done:
+            self._joined()
+        if self._saying is not None and self._saying.done:
+            said, self._saying = self._saying, None
+            self._take_in(None, said)
+        while self._asked and self._asked[0][1].done:
+            self._take_in(*self._asked.popleft())
+        if holding.joined:
+            self._ask(caller)
+            caller.advance()
+
+    def _connection(self) -> Caller | None:
+        """Return the connection, to where the job is served now; None if nobody serves it yet."""
+        if self._box and self._box[0].error is None:
+            self._gone_since = None
+            return self._box[0]
+        now = time.monotonic()
+        if self._gone_since is None:
+            self._gone_since, self._look_at = now, now + (_LOOK_ANEW_S if self._box else 0.0)
+        if now < self._look_at:
+            return self._box[0] if self._box else None
+        try:
+            address = self._node.place.address()
+        except Refused:
+            raise
+        except OSError as error:
+            self._check_patience(error)
+            address = None
+        else:
+            if self._box:
+                self._check_patience(self._box[0].error)
+        self._look_at = time.monotonic() + _LOOK_ANEW_S
+        if self._box and address in {None, self._box[0].address}:
+            return self._box[0]
+        self._hang_up()
+        if address is not None:
+            self._box.append(Caller(address, self._node.place.credentials, ROLE))
+        return self._box[0] if self._box else None
+
+    def _check_patience(self, error: OSError | None) -> None:
+        """Raise if nobody has served the job for too long."""
+        assert self._gone_since is not None
+        if time.monotonic() - self._gone_since > self._node.patience_s:
+            raise ConnectionError(
+                f"job {self._node.job_name!r} is not served for {self._node.patience_s:g} s: {error}"
+            ) from error
+
+    def _hang_up(self) -> None:
+        _hang_up(self._box)
+        self._holding.joined = False
+        self._joining = self._saying = None
+        self._asked.clear()
+
+    def _wait(self) -> None:
+        """Wait until the job answers, unless it has."""
+        if self._holding.ready or self._holding.done:
+            return
+        if not self._box:
+            time.sleep(max(0.0, min(self._look_at - time.monotonic(), _LOOK_ANEW_S)))
+            return
+        caller = self._box[0]
+        pending = self._joining is not None or bool(self._asked)
+        left_s = min(caller.deadline - time.monotonic(), _LOOK_ANEW_S) if pending else 0.05
+        self._poll(caller, time.monotonic() + left_s)
+
+    def _poll(self, caller: Caller, until: float) -> None:
+        poll = select.poll()
+        if caller.fileno() >= 0:
+            poll.register(caller.fileno(), READ | WRITE if caller.wants_write else READ)
+        poll.poll(max(0.0, until - time.monotonic()) * 1000 + 0.5)
+
+    # -- what is said ---------------------------------------------------------------------------
+
+    def _join(self, caller: Caller) -> None:
+        for request in (*(each for _, each in self._asked), self._saying):
+            if request is not None:
+                caller.cancel(request)
+        self._asked.clear()
+        self._saying = None
+        claim = self._holding.claim().to_json()
+        self._joining = caller.begin("join", again=False, claim=claim, iteration=self._pass)
+
+    def _joined(self) -> None:
+        request, self._joining = self._joining, None
+        assert request is not None
+        try:
+            fields, _ = request.result()
+        except OSError as error:
+            self._broken(error)
+            return
+        self._check(fields)
+        self._holding.join()
+
+    def _ask(self, caller: Caller) -> None:
+        holding = self._holding
+        while holding.wants:
+            number = holding.request()
+            self._asked.append((number, self._begun(caller, number)))
+        if holding.owes and not holding.ready and self._saying is None:
+            self._saying = self._begun(caller, None)
+
+    def _begun(self, caller: Caller, number: int | None) -> Outstanding:
+        received, kept = self._holding.received, self._holding.kept
+        return caller.begin("ask", again=False, request=number, received=received, kept=kept)
+
+    def _take_in(self, number: int | None, request: Outstanding) -> None:
+        holding = self._holding
+        try:
+            fields, blobs = request.result()
+        except OSError as error:
+            self._broken(error)
+            return
+        self._check(fields)
+        if "anew" in fields:
+            holding.joined = False
+            return
+        holding.heard(fields["received"])
+        if "ended" in fields:
+            holding.ended = True
+        elif number is not None:
+            holding.came(number, fields["number"], blobs, _told(fields["told"]))
+            if "skipped" in fields:
+                warnings.warn(
+                    f"trainer {holding.consumer!r} was too slow for {fields['skipped']} elements of job "
+                    f"{self._node.job_name!r}, which the others have had; CrossTrainerCache(lag='wait') has them wait",
+                    stacklevel=callers_level(),
+                )
+
+    def _broken(self, error: OSError) -> None:
+        """Join anew, unless time alone will not change it."""
+        self._holding.joined = False
+        if isinstance(error, (PermissionError, TimeoutError)) or not self._box:
+            return
+        if not isinstance(error, ConnectionError) and self._box[0].error is None:
+            raise error  # the iterator's, which has failed there
+
+    def _check(self, fields: dict[str, Any]) -> None:
+        """Raise if the job does not take this consumer."""
+        why = fields.get("declined")
+        if why is not None:
+            self._hang_up()
+            raise CheckpointError(f"job {self._node.job_name!r}: {why}")
+
+    # -- state ----------------------------------------------------------------------------------
+
+    def mark(self) -> Mark:
+        return self._holding.mark()
+
+    def dump(self, mark: Mark) -> Any:
+        state = self._holding.dump(mark)
+        return json.loads(json.dumps(state))
+
+    def load(self, state: Any) -> None:
+        claim = Claim.from_json(state)
+        if self._node.consumer is not None:
+            claim = replace(claim, consumer=self._node.consumer)
+        self._holding.load(claim)
+        self._hang_up()
+
+    def close(self) -> None:
+        """Leave the job: it does not wait for this consumer."""
+        self._leave(0.0)
+
+    def _leave(self, wait_s: float) -> None:
+        if self._box and self._holding.joined:
+            caller = self._box[0]
+            said, until = caller.begin("leave", again=False), time.monotonic() + wait_s
+            caller.advance()
+            while not said.done and caller.error is None and time.monotonic() < until:
+                self._poll(caller, until)
+                caller.advance()
+        self._hang_up()
+
+
+def _told(told: Any) -> Told | None:
+    if told is None:
+        return None
+    return Common.from_json(told[0]), read_ranges({"own": told[1]}, "own")
+
+
+def _hang_up(box: list[Caller]) -> None:
+    while box:
+        box.pop().close()

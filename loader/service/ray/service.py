@@ -1,0 +1,357 @@
+"""The service on a Ray cluster: a dispatcher's actor, and the process that starts and stops it.
+
+The dispatcher is a detached, named actor, which Ray restarts with its journal; its fleet starts agents as actors. A
+process that Ray has joined is ended by Ray a minute after the cluster's head has died, so whoever calls `start_on_ray` does
+not join: a child process does. It stays only where it has started a cluster of this machine alone, which ends with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import weakref
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from tundish.loader.service.connections.credentials import Credentials, TlsFiles
+from tundish.loader.service.dispatching.client import DispatcherClient
+from tundish.loader.service.ray.cluster import NAMESPACE, import_ray, join
+from tundish.loader.service.ray.engine import RayEngine, checked
+from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
+from tundish.loader.service.servers.dispatchserver import DispatchServer
+from tundish.loader.service.servers.fleet import Keeper
+from tundish.loader.service.servers.workerserver import WorkerServer
+
+if TYPE_CHECKING:
+    from tundish.loader.service.servers.engine import AgentOrder
+
+_START_S = 120.0
+"""A node of Ray takes ten seconds to start on a busy machine."""
+
+
+@dataclass(frozen=True)
+class RayServicePlan:
+    """The processes to run on a Ray cluster, and their settings.
+
+    Attributes
+    ----------
+    name : str
+        The service's name in the cluster.
+    agents : int or None
+        How many agents; None: as many as trainers need.
+    cores : int
+        The seats of each.
+    port : int
+        The dispatcher's.
+    work_dir : str
+        The folder of the dispatcher's journal.
+    options, dispatcher : mapping
+        Ray's options for agents, and for the dispatcher: where they are placed.
+    address : str
+        The cluster.
+    """
+
+    name: str
+    agents: int | None
+    cores: int
+    port: int
+    work_dir: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dispatcher: Mapping[str, Any] = field(default_factory=dict)
+    address: str | None = "auto"
+
+
+def port_of(name: str) -> int:
+    """Return the port of a service's dispatcher: it is the same after a restart, on whatever node."""
+    return 20_000 + zlib.crc32(name.encode()) % 12_000  # below those that systems hand out
+
+
+class TokenFile:
+    """A token as a file of this user alone, for as long as a server reads it."""
+
+    def __init__(self, token: bytes) -> None:
+        descriptor, self.path = tempfile.mkstemp(prefix="tundish-token-")  # of mode 0600
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(token)
+
+    def __enter__(self) -> str:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        Path(self.path).unlink()
+
+
+class BegunAgent:
+    """A `WorkerServer` in an actor of Ray's."""
+
+    def __init__(self, name: str, order: AgentOrder, host: str, token: bytes) -> None:
+        with TokenFile(token) as path:
+            self._server = WorkerServer(
+                WorkerConfig(
+                    order.dispatcher,
+                    f"{host}:%port%",
+                    host=host,
+                    cores=order.cores,
+                    name=name,
+                    token_file=path,
+                )
+            )
+
+    def close(self) -> None:
+        """End it, with its workers."""
+        self._server.stop()
+
+
+class RayDispatcher:
+    """An actor with the dispatcher and its fleet in it.
+
+    Parameters
+    ----------
+    plan : RayServicePlan
+        The service.
+    token : bytes
+        Its token.
+    """
+
+    def __init__(self, plan: RayServicePlan, token: bytes) -> None:
+        from ray.util import get_node_ip_address  # noqa: PLC0415 - this is a process of Ray's
+
+        self._token = token
+        with TokenFile(token) as path:
+            config = DispatcherConfig(
+                plan.port,
+                work_dir=plan.work_dir,
+                fault_tolerant_mode=True,
+                host=get_node_ip_address(),
+                token_file=path,
+            )
+            self._server = DispatchServer(config)
+        self._engine = RayEngine(plan.name, token, BegunAgent, plan.options)
+        credentials = Credentials(token, TlsFiles.from_environment())
+        self._keeper = Keeper(self._engine, self._server.target, plan.cores, credentials)
+        self._keeper.start()
+
+    def target(self) -> str:
+        """Return the dispatcher's target."""
+        return self._server.target
+
+    def token(self) -> bytes:
+        """Return the token, for trainers that are in the cluster: who may call this may run anything there anyway."""
+        return self._token
+
+    def place(self) -> tuple[int, str]:
+        """Return the numbers of this process and of Ray's node."""
+        from ray import get_runtime_context  # noqa: PLC0415 - as above
+
+        return os.getpid(), str(get_runtime_context().get_node_id())
+
+    def stop(self) -> None:
+        """Stop the agents, and the dispatcher."""
+        self._keeper.close()
+        self._engine.stop(self._engine.find())
+        self._server.stop()
+
+
+def begin(plan: RayServicePlan, token: bytes) -> str:
+    """Start a service in a cluster that this process joins, or find the one of this name; return its target."""
+    ray = join(plan.address)
+    checked(plan.options)
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 - as `join`
+
+    head = [node for node in ray.nodes() if "node:__internal_head__" in node["Resources"]]
+    options = dict(plan.dispatcher)
+    if head and not options:  # without its head's node a cluster ends anyway
+        options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
+            head[0]["NodeID"], soft=True
+        )
+    actor = (
+        ray.remote(RayDispatcher)
+        .options(
+            name=plan.name,
+            namespace=NAMESPACE,
+            lifetime="detached",
+            get_if_exists=True,
+            num_cpus=0,
+            max_restarts=-1,
+            max_task_retries=-1,
+            max_concurrency=8,
+            **options,
+        )
+        .remote(plan, token)
+    )
+    target = str(ray.get(actor.target.remote(), timeout=_START_S))
+    with DispatcherClient(target, Credentials(token, TlsFiles.from_environment())) as client:
+        client.scale(plan.agents)  # what a restarted dispatcher reads in its journal
+    return target
+
+
+def end(plan: RayServicePlan) -> None:
+    """Stop a service, if there is one of this name."""
+    ray = join(plan.address)
+    try:
+        actor = ray.get_actor(plan.name, namespace=NAMESPACE)
+    except ValueError:
+        return
+    with suppress(ray.exceptions.RayError):
+        ray.get(actor.stop.remote(), timeout=30)
+    ray.kill(actor, no_restart=True)
+    engine = RayEngine(plan.name, b"", BegunAgent)
+    engine.stop(engine.find())  # of a dispatcher that could not
+
+
+class RayFleet:
+    """A service that runs on a Ray cluster; made by `start_on_ray`.
+
+    Attributes
+    ----------
+    target : str
+        The dispatcher's target, for `distribute` and others.
+    """
+
+    def __init__(self, plan: RayServicePlan, credentials: Credentials) -> None:
+        self._plan, self._credentials = plan, credentials
+        self._child = _Child(plan, credentials.token)
+        self.target = self._child.target
+
+    def scale(self, workers: int | None) -> None:
+        """Have another number of agents; None: as many as trainers need.
+
+        Parameters
+        ----------
+        workers : int, optional
+            How many.
+        """
+        with DispatcherClient(self.target, self._credentials) as client:
+            client.scale(workers)
+
+    def stop(self) -> None:
+        """Stop the agents and the dispatcher, and the cluster if it was started for them; safe to call twice."""
+        self._child.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class _Child:
+    """The process that joins the cluster."""
+
+    def __init__(self, plan: RayServicePlan, token: bytes) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tundish.loader.service.ray.starting"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._ending = weakref.finalize(self, _close, self._process)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        order = json.dumps({"plan": asdict(plan), "token": token.decode("latin-1")})
+        self._process.stdin.write(order.encode() + b"\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline() or b'{"error": "its process ended"}')
+        if "error" in answer:
+            self._ending()
+            raise RuntimeError(f"the service did not start on Ray: {answer['error']}")
+        self.target = str(answer["target"])
+
+    def stop(self) -> None:
+        """Have the service stopped, and wait for it."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if not self._ending.alive or stdin is None or stdout is None:
+            return
+        with suppress(OSError):
+            stdin.write(b"stop\n")
+            stdin.flush()
+            stdout.readline()
+        self._ending()
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    """Let a child end, which is told by the end of its input."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
+    process.wait()
+
+
+def start_on_ray(
+    workers: int | None = None,
+    cpus_per_worker: int = 1,
+    address: str | None = "auto",
+    *,
+    name: str = "tundish",
+    work_dir: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    dispatcher: Mapping[str, Any] | None = None,
+    token_file: str | None = None,
+) -> RayFleet:
+    """Start agents and their dispatcher on a Ray cluster; the caller does not join it.
+
+    Parameters
+    ----------
+    workers : int, optional
+        How many agents; default: as many as trainers need, and none while there is no trainer.
+    cpus_per_worker : int
+        The CPUs of each, and the worker processes that it runs.
+    address : str, optional
+        The cluster's. ``"auto"``: that of ``RAY_ADDRESS``, or the one that this machine is a node of, or else one of this
+        machine alone, which ends with this process. ``"local"``: always such a one.
+    name : str
+        The service's name in the cluster: a second call with it finds the same service.
+    work_dir : str, optional
+        The folder of the dispatcher's journal, which all nodes that it may move to must reach. Default: one of the
+        head's machine.
+    options : mapping, optional
+        Ray's options for agents, such as ``resources`` or ``label_selector``: with the trainers' nodes, or apart. By
+        default they are spread over all nodes.
+    dispatcher : mapping, optional
+        Ray's options for the dispatcher. By default it is on the head's node while that is there, so that its address
+        stays the same.
+    token_file : str, optional
+        The file of the token that trainers prove; by default this user's own.
+
+    Returns
+    -------
+    RayFleet
+        Has `target`, ``scale`` and ``stop``. The service goes on when this process ends, unless the cluster was started by
+        this call.
+
+    Raises
+    ------
+    ImportError
+        Ray is not installed.
+    RuntimeError
+        It did not start; the message has why.
+    """
+    import_ray_spec()
+    credentials = Credentials.find(token_file)
+    work_dir = work_dir or str(Path(tempfile.gettempdir()) / f"tundish-{name}")
+    plan = RayServicePlan(
+        name,
+        workers,
+        cpus_per_worker,
+        port_of(name),
+        work_dir,
+        dict(options or {}),
+        dict(dispatcher or {}),
+        address,
+    )
+    return RayFleet(plan, credentials)
+
+
+def import_ray_spec() -> None:
+    """Raise ImportError, with what to do, unless Ray is installed; it is not imported."""
+    from importlib.util import find_spec  # noqa: PLC0415 - asked once
+
+    if find_spec("ray") is None:
+        import_ray()

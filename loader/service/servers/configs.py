@@ -1,0 +1,188 @@
+"""The configurations of the service's servers, by tf.data's names, order and defaults."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tundish.loader.service.connections.credentials import Address, Credentials, parse_address
+
+SCHEME = "tcp"
+_PROTOCOLS = (None, "grpc", "grpc+local", SCHEME)
+_PORT = "%port%"
+
+
+@dataclass(frozen=True)
+class DispatcherConfig:
+    """The configuration of a `DispatchServer`.
+
+    Parameters
+    ----------
+    port : int
+        The port to listen on; 0 takes a free one.
+    protocol : {None, "grpc", "grpc+local", "tcp"}
+        A name of tf.data's; there is one protocol here, over TCP, which each of them means.
+    work_dir : str, optional
+        A folder, or a URL that fsspec knows, where registered datasets and the journal are kept.
+    fault_tolerant_mode : bool
+        Write datasets and jobs to a journal in `work_dir` before they are answered, so that a dispatcher that is started
+        again goes on.
+    worker_addresses : sequence of str, optional
+        The workers that may join, as ``"host"``, ``"host:port"`` or ``"host:%port%"``, in the order in which they are
+        numbered where shares are static. By default all may join.
+    job_gc_check_interval_ms : int, optional
+        The time between looks for jobs that nobody uses; by default ten minutes.
+    job_gc_timeout_ms : int, optional
+        The time without consumers after which a job is forgotten; by default five minutes, and -1 means never.
+    worker_timeout_ms : int, optional
+        The time without a heartbeat after which a worker is gone; by default 36 s. One whose connection ends is gone
+        at once.
+    worker_max_concurrent_snapshots : int
+        Taken and ignored: snapshots are not written by a dispatcher here.
+    host : str
+        The interface to listen on, and what `DispatchServer.target` names; ours. By default only this machine's own
+        processes can connect; give the address by which the others reach it.
+    token_file : str, optional
+        The file of the token that all of a service know; ours. By default ``TUNDISH_SERVICE_TOKEN_FILE``, else the
+        user's own on this machine.
+
+    Examples
+    --------
+    >>> from tundish.loader.service.servers.configs import DispatcherConfig
+    >>> DispatcherConfig(port=5050, work_dir="/srv/dispatcher", fault_tolerant_mode=True).port
+    5050
+    """
+
+    port: int = 0
+    protocol: str | None = None
+    work_dir: str | None = None
+    fault_tolerant_mode: bool = False
+    worker_addresses: Sequence[str] | None = None
+    job_gc_check_interval_ms: int | None = None
+    job_gc_timeout_ms: int | None = None
+    worker_timeout_ms: int | None = None
+    worker_max_concurrent_snapshots: int = 0
+    host: str = "localhost"
+    token_file: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_port(self.port)
+        _check_protocol(self.protocol)
+        for name in ("job_gc_check_interval_ms", "worker_timeout_ms"):
+            _check_ms(name, getattr(self, name), least=0)
+        _check_ms("job_gc_timeout_ms", self.job_gc_timeout_ms, least=-1)
+        if self.fault_tolerant_mode and not self.work_dir:
+            raise ValueError("fault_tolerant_mode=True keeps a journal in work_dir; give one")
+
+
+@dataclass(frozen=True)
+class WorkerConfig:
+    """The configuration of a `WorkerServer`.
+
+    Parameters
+    ----------
+    dispatcher_address : str
+        The dispatcher's address, as ``"host:port"``.
+    worker_address : str, optional
+        The address by which trainers reach this worker, as ``"host:port"``; ``%port%`` stands for the port that it listens
+        on. By default ``"localhost:%port%"``.
+    port : int
+        The port to listen on; 0 takes a free one.
+    protocol : {None, "grpc", "grpc+local", "tcp"}
+        A name of tf.data's; there is one protocol here, over TCP, which each of them means.
+    heartbeat_interval_ms : int, optional
+        The time between heartbeats; by default 12 s. What happens is known at once all the same.
+    dispatcher_timeout_ms : int, optional
+        The time that a dispatcher is looked for, at the start and when it is gone; by default an hour.
+    data_transfer_protocol, data_transfer_address : str, optional
+        Taken and ignored: a trainer has one connection to each worker's process.
+    host : str, optional
+        The interface to listen on; ours. By default the one that `worker_address` names, if it is this machine's, so
+        with neither only this machine's own processes can connect.
+    cores : int, optional
+        The number of worker processes that trainers may have here together; ours. By default the cores of this process.
+    name : str, optional
+        The name by which the dispatcher knows it; ours. By default one that is nobody else's.
+    token_file : str, optional
+        The file of the token that all of a service know; ours. By default ``TUNDISH_SERVICE_TOKEN_FILE``, else the
+        user's own on this machine.
+    """
+
+    dispatcher_address: str
+    worker_address: str | None = None
+    port: int = 0
+    protocol: str | None = None
+    heartbeat_interval_ms: int | None = None
+    dispatcher_timeout_ms: int | None = None
+    data_transfer_protocol: str | None = None
+    data_transfer_address: str | None = None
+    host: str | None = None
+    cores: int | None = None
+    name: str | None = None
+    token_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.dispatcher_address:
+            raise ValueError('a worker needs a dispatcher_address, as "host:5050"')
+        parse_address(self.dispatcher_address)
+        _check_port(self.port)
+        _check_protocol(self.protocol)
+        if self.worker_address is not None:
+            reached_at(self.worker_address, 1)
+        for name in ("heartbeat_interval_ms", "dispatcher_timeout_ms"):
+            _check_ms(name, getattr(self, name), least=0)
+        if self.cores is not None and (type(self.cores) is not int or self.cores < 1):
+            raise ValueError(f"cores={self.cores!r}; a worker has at least one")
+
+
+def seconds(milliseconds: int | None, default: float) -> float:
+    """Return a time in seconds; 0 is a very short one, as in tf.data."""
+    return default if milliseconds is None else max(milliseconds, 1) / 1000
+
+
+def credentials_of(config: DispatcherConfig | WorkerConfig) -> Credentials:
+    """Return the credentials that a configuration names."""
+    return Credentials.find(config.token_file)
+
+
+def interface(host: str) -> str:
+    """Return the number of an interface of this machine; IPv4 if it has both.
+
+    Raises
+    ------
+    OSError
+        No such interface.
+    """
+    if host in ("", "localhost"):
+        return "127.0.0.1"
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        number = errno.EADDRNOTAVAIL
+        raise OSError(
+            number, f"there is no interface {host!r} to listen on: {error.strerror}"
+        ) from error
+    return str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])
+
+
+def reached_at(worker_address: str, port: int) -> Address:
+    """Return the address that a worker tells, when it listens on a port."""
+    return parse_address(worker_address.replace(_PORT, str(port)), default_port=port)
+
+
+def _check_port(port: int) -> None:
+    if type(port) is not int or not 0 <= port <= 65535:
+        raise ValueError(f"port={port!r}; it must be from 0 to 65535")
+
+
+def _check_protocol(protocol: str | None) -> None:
+    if protocol not in _PROTOCOLS:
+        names = ", ".join(repr(each) for each in _PROTOCOLS)
+        raise ValueError(f"protocol={protocol!r}; it must be one of {names}")
+
+
+def _check_ms(name: str, value: int | None, *, least: int) -> None:
+    if value is not None and (type(value) is not int or value < least):
+        raise ValueError(f"{name}={value!r}; it must be None, or a number from {least} on")

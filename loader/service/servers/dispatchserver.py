@@ -1,0 +1,197 @@
+"""`DispatchServer`: the dispatcher of the data service, by tf.data's name."""
+
+from __future__ import annotations
+
+import logging
+import time
+import weakref
+from typing import TYPE_CHECKING, Any, Self
+
+from tundish.loader.service.connections.calling import Calls
+from tundish.loader.service.connections.credentials import show_address
+from tundish.loader.service.connections.listening import Listener
+from tundish.loader.service.dispatching.datasets import open_datasets
+from tundish.loader.service.dispatching.dispatcher import OWN
+from tundish.loader.service.dispatching.dispatching import Dispatching, Patience
+from tundish.loader.service.dispatching.journal import NoJournal, open_journal
+from tundish.loader.service.servers.configs import (
+    SCHEME,
+    DispatcherConfig,
+    credentials_of,
+    interface,
+    seconds,
+)
+from tundish.loader.service.servers.joining import Joining, host_here
+from tundish.loader.service.servers.running import Running, numbered, reached_here, reached_there
+
+if TYPE_CHECKING:
+    from tundish.loader.service.connections.loop import DueCall, Loop
+    from tundish.loader.service.jobs.hosting import HostJob
+
+_log = logging.getLogger("tundish.service")
+
+
+class DispatcherCalls(Calls):
+    """The role "dispatcher": a dispatcher's calls, and its clock, in the listener's loop."""
+
+    def __init__(self, config: DispatcherConfig) -> None:
+        journal = open_journal(config.work_dir or "") if config.fault_tolerant_mode else NoJournal()
+        gc_ms = config.job_gc_timeout_ms
+        patience = Patience(
+            agent_s=seconds(config.worker_timeout_ms, 36.0),
+            job_s=None if gc_ms is not None and gc_ms < 0 else seconds(gc_ms, 300.0),
+            check_s=seconds(config.job_gc_check_interval_ms, 600.0),
+        )
+        self.dispatching = Dispatching(
+            journal,
+            open_datasets(config.work_dir if config.fault_tolerant_mode else None),
+            patience,
+            clock=time.monotonic,
+            wake=self._wake,
+            members=tuple(config.worker_addresses or ()),
+        )
+        super().__init__(self.dispatching.handle, self.dispatching.left)
+        self._timer: DueCall | None = None
+
+    def attach(self, loop: Loop) -> None:
+        super().attach(loop)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._loop.soon(self._tick)
+
+    def _tick(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        wait_s = 1.0
+        try:
+            wait_s = self.dispatching.tick()
+        except OSError:
+            _log.exception("the dispatcher's journal cannot be written; it is tried again")
+        self._timer = self._loop.later(wait_s, self._tick)
+
+    def close(self) -> None:
+        super().close()
+        self.dispatching.close()
+
+
+class DispatchServer:
+    """A dispatcher of the data service: it knows datasets, jobs, workers and who has which seats.
+
+    It is in this process, in a thread of its own, and carries no elements. It ends when it is stopped, when it is left
+    as a context manager, when nothing refers to it any more, or with its process.
+
+    Parameters
+    ----------
+    config : DispatcherConfig, optional
+        The configuration; by default that of all defaults.
+    start : bool
+        Start it at once.
+    host_job : callable, optional
+        Starts the server of a job in this process, while there is no worker to do it; ours.
+
+    Raises
+    ------
+    OSError
+        The port is taken, or the journal is another dispatcher's.
+    RecordCorruptError
+        The journal was damaged.
+
+    Notes
+    -----
+    As in tf.data, with `fault_tolerant_mode` what was registered is in `work_dir` before it is answered, and a
+    dispatcher that is started again with the same port and `work_dir` goes on. Here trainers go on meanwhile, since they
+    have their workers already, and their position is in their own states.
+
+    Examples
+    --------
+    >>> from tundish.loader.service.servers.dispatchserver import DispatchServer
+    >>> with DispatchServer() as dispatcher:
+    ...     dispatcher.target.split("://")[0]
+    'tcp'
+    """
+
+    def __init__(
+        self,
+        config: DispatcherConfig | None = None,
+        start: bool = True,
+        *,
+        host_job: HostJob | None = None,
+    ) -> None:
+        self._config = config or DispatcherConfig()
+        self._host_job = host_job
+        self._running: Running | None = None
+        self._calls: DispatcherCalls | None = None
+        if start:
+            self.start()
+
+    def start(self) -> None:
+        """Start it; one that is started stays as it is."""
+        if self._running is not None:
+            self._running.check_not_stopped()
+            return
+        config, credentials = self._config, credentials_of(self._config)
+        calls = DispatcherCalls(config)
+        try:
+            host = interface(config.host)
+            listener = Listener(host, config.port, credentials, {"dispatcher": calls})
+        except BaseException:
+            calls.dispatching.close()
+            raise
+        self._calls = calls
+        self._running = running = Running(listener.address)
+        running.closes(listener.close)
+        weakref.finalize(self, running.stop)
+        listener.start()
+        reached = numbered((reached_there(host), listener.address[1]))
+        agent = {"name": OWN, "address": list(reached), "cores": 0}
+        start = self._host_job or host_here(host, credentials)
+        joining = Joining(reached_here(listener.address), credentials, agent, start)
+        running.closes(joining.close)
+        joining.start()
+
+    def join(self) -> None:
+        """Wait until it is stopped: by another thread, or by a signal's handler."""
+        self._started().stopped.wait()
+
+    def stop(self) -> None:
+        """Stop it; what is in its journal stays. Safe to call twice."""
+        if self._running is not None:
+            self._running.stop()
+
+    @property
+    def target(self) -> str:
+        """The target for `distribute` and others, as ``"tcp://host:port"``."""
+        return f"{SCHEME}://{self._address}"
+
+    @property
+    def _address(self) -> str:
+        address = self._started().address
+        return show_address((reached_there(self._config.host or "localhost"), address[1]))
+
+    def _num_workers(self) -> int:
+        """Return the number of workers that are there."""
+        return len(self._dispatching().agents())
+
+    def _snapshot_streams(self, path: str) -> list[Any]:
+        """Return nothing: a dispatcher writes no snapshots here."""
+        return []
+
+    def _stop(self) -> None:
+        self.stop()
+
+    def _dispatching(self) -> Dispatching:
+        self._started()
+        assert self._calls is not None
+        return self._calls.dispatching
+
+    def _started(self) -> Running:
+        if self._running is None:
+            raise RuntimeError("the dispatcher is not started; call start()")
+        return self._running
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

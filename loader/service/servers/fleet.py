@@ -1,0 +1,193 @@
+"""A fleet: a dispatcher, an engine that runs agents for it, and a keeper that starts, replaces and scales them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from tundish.loader.service.dispatching.client import DispatcherClient
+from tundish.loader.service.servers.engine import AgentEngine, AgentOrder
+from tundish.loader.service.servers.keeping import IDLE_S, AgentRoster
+
+if TYPE_CHECKING:
+    from tundish.loader.service.connections.credentials import Credentials
+
+_log = logging.getLogger("tundish.service")
+
+_WAIT_S = 0.02
+_LOOK_S = 1.0
+"""Between looks at what trainers need; an agent that ends is heard of at once."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The agents that are needed: how many, whether that is fixed or follows trainers; which have seats or jobs, and which are there."""
+
+    agents: int = 0
+    fixed: bool = True
+    busy: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+
+
+class Keeper:
+    """Keeps as many agents as are wanted, or as trainers need, in a thread of its own.
+
+    Parameters
+    ----------
+    engine : AgentEngine
+        Runs the agents.
+    target : str
+        The dispatcher's target.
+    cores : int
+        The number of seats that an agent offers.
+    credentials : Credentials, optional
+        The token and certificates; by default this process's.
+    """
+
+    def __init__(
+        self, engine: AgentEngine, target: str, cores: int, credentials: Credentials | None = None
+    ) -> None:
+        self._engine, self._order = engine, AgentOrder(target, cores)
+        self._client = DispatcherClient(target, credentials, timeout_s=_LOOK_S)
+        self._roster = AgentRoster()
+        self._stopping = False
+        self._needs = Needs()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="tundish-keeper")
+
+    def start(self) -> None:
+        """Begin."""
+        self._roster.begun(self._engine.find(), time.monotonic())
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, and stop no agent."""
+        self._stopping = True
+        self._engine.close()  # which wakes the thread
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._client.close()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._look()
+            except Exception:  # noqa: BLE001 - agents are kept, whatever an engine's machines do
+                _log.exception("the keeper of agents goes on")
+                time.sleep(_LOOK_S)
+
+    def _look(self) -> None:
+        """Start what is missing, stop what is too much, and wait for news."""
+        needs, now = self._ask(), time.monotonic()
+        self._roster.joined(needs.joined)
+        missing = self._roster.lacking(needs.agents, now)
+        if missing:
+            self._roster.begun(self._engine.start(self._order, missing), now)
+        idle_s = 0.0 if needs.fixed else IDLE_S
+        spare = self._roster.spare(needs.agents, needs.busy, now, idle_s=idle_s)
+        if spare:
+            self._engine.stop(spare)
+        self._engine.scale(needs.agents)
+        ended = self._engine.watch(self._roster.rest_s(now, _LOOK_S))
+        if ended:
+            self._roster.ended(ended, time.monotonic())
+
+    def _ask(self) -> Needs:
+        """Learn which agents are needed; while the dispatcher is not there, what it said last."""
+        try:
+            self._needs = Needs(*self._client.needs(self._order.cores))
+        except OSError as error:  # it is being started again, perhaps; agents stay
+            _log.warning("the keeper of agents does not reach the dispatcher: %s", error)
+        return self._needs
+
+
+class Fleet:
+    """Agents that an engine runs for a dispatcher, and all that keeps them.
+
+    It ends, with its agents, when it is closed, when it is left as a context manager, when nothing refers to it any more, or
+    with its process; what else it was given to close ends with it.
+
+    Parameters
+    ----------
+    engine : AgentEngine
+        Runs the agents.
+    target : str
+        The dispatcher's target.
+    agents : int, optional
+        The number of agents; by default as many as trainers need.
+    cores : int
+        The number of seats that an agent offers.
+    credentials : Credentials, optional
+        The token and certificates; by default this process's.
+    closes : callable, optional
+        Called when it has ended.
+    """
+
+    def __init__(
+        self,
+        engine: AgentEngine,
+        target: str,
+        agents: int | None = None,
+        *,
+        cores: int = 1,
+        credentials: Credentials | None = None,
+        closes: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.target = target
+        self._client = DispatcherClient(target, credentials)
+        keeper = Keeper(engine, target, cores, credentials)
+        self.close = weakref.finalize(self, _end, os.getpid(), keeper, engine, self._client, closes)
+        try:
+            self.scale(agents)
+            keeper.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def scale(self, agents: int | None) -> None:
+        """Keep another number of agents; None: as many as trainers need."""
+        self._client.scale(agents)
+
+    def wait(self, agents: int, timeout_s: float = 60.0) -> None:
+        """Wait until so many agents are there.
+
+        Raises
+        ------
+        TimeoutError
+            They are not there in time.
+        """
+        until = time.monotonic() + timeout_s
+        while (there := len(self._client.agents())) < agents:
+            if time.monotonic() >= until:
+                raise TimeoutError(f"{there} of {agents} agents are there after {timeout_s:g} s")
+            time.sleep(_WAIT_S)
+
+    def stop(self) -> None:
+        """Stop the agents, and what was started for them. Safe to call twice."""
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _end(
+    pid: int,
+    keeper: Keeper,
+    engine: AgentEngine,
+    client: DispatcherClient,
+    closes: Callable[[], object],
+) -> None:
+    if os.getpid() != pid:
+        return  # a forked child, whose parent has the agents
+    keeper.close()
+    engine.stop(engine.find())
+    client.close()
+    closes()

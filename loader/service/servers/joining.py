@@ -1,0 +1,183 @@
+"""An agent's side of the dispatcher: it joins, says that it is there, and starts and stops jobs as it is told.
+
+A heartbeat is a call that the dispatcher answers when it wants something, or after an interval; so a dispatcher that is
+gone is noticed at once, and one that comes back has heard from everybody a second later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tundish.loader.service.connections.calling import Caller, Outstanding
+from tundish.loader.service.connections.credentials import Address, Credentials, show_address
+from tundish.loader.service.connections.handshake import versions
+from tundish.loader.service.dispatching.client import REDIAL_S, wait_for
+from tundish.loader.service.jobs.hosting import HostedJob, HostJob, JobHost, JobOrder
+
+_NOTICE_S = 0.5
+"""A dispatcher has so long to hear that an agent leaves."""
+
+
+class Joining:
+    """Keeps an agent known to a dispatcher, in a thread of its own.
+
+    Parameters
+    ----------
+    dispatcher : (str, int)
+        The dispatcher's address.
+    credentials : Credentials
+        The token and certificates.
+    agent : dict
+        The agent: ``name``, ``address``, ``cores`` and ``host``.
+    host_job : callable
+        Starts a job's server.
+    interval_s : float
+        Seconds between heartbeats.
+    patience_s : float
+        Seconds without an answer after which it gives up.
+    ended : callable
+        Called when it has left or given up.
+
+    Attributes
+    ----------
+    error : Exception or None
+        Why it gave up.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Address,
+        credentials: Credentials,
+        agent: dict[str, Any],
+        host_job: HostJob,
+        *,
+        interval_s: float = 12.0,
+        patience_s: float = 3600.0,
+        ended: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.error: Exception | None = None
+        self._agent = {**agent, "versions": list(versions().values())}
+        self._interval_s, self._patience_s = interval_s, patience_s
+        self._caller = Caller(dispatcher, credentials, "dispatcher", rest_s=REDIAL_S)
+        self._host = JobHost(host_job, self._fetch, agent["address"][0])
+        self._joined = threading.Event()
+        self._stopping = False
+        self._starting = threading.Lock()
+        self._ended = ended
+        self._bell, self._ear = socket.socketpair()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="tundish-joining")
+
+    def start(self) -> None:
+        """Join, and go on joining; `joined` waits for it. Once it is closed, do nothing."""
+        with self._starting:
+            if not self._stopping:
+                self._thread.start()
+
+    def joined(self) -> None:
+        """Wait until the dispatcher knows the agent.
+
+        Raises
+        ------
+        Exception
+            Why it gave up.
+        """
+        self._joined.wait()
+        if self.error is not None:
+            raise self.error
+
+    def close(self) -> None:
+        """Leave, and end the jobs that the agent serves. Safe to call twice."""
+        if self._stopping:
+            return
+        with self._starting:
+            self._stopping = True
+            started = self._thread.ident is not None
+        if not started:
+            self._end()
+            return
+        with contextlib.suppress(OSError):  # it has ended by itself
+            self._bell.send(b"!")
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._beat()
+        except _StoppedError:
+            self._leave()
+        except Exception as error:  # noqa: BLE001 - whatever it is, `joined` and `join` tell it
+            self.error = error
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._host.close()
+        self._caller.close()
+        self._bell.close()
+        self._ear.close()
+        self._joined.set()
+        self._ended()
+
+    def _beat(self) -> None:
+        wait_s = 0.0
+        while True:
+            fields = {"serves": self._host.serves(), "failed": self._host.failures()}
+            answer, _ = self._call("heartbeat", wait_s=wait_s, **self._agent, **fields)
+            self._joined.set()
+            wait_s = 0.0 if answer["start"] else self._interval_s
+            self._host.do((JobOrder(**each) for each in answer["start"]), answer["stop"])
+
+    def _fetch(self, dataset: str) -> bytes:
+        return self._call("dataset", id=dataset)[1][0]
+
+    def _leave(self) -> None:
+        """Tell the dispatcher, if it hears it soon; it sees the connection's end otherwise."""
+        if self._caller.fileno() >= 0:
+            self._answer("leave", time.monotonic() + _NOTICE_S, [], name=self._agent["name"])
+
+    def _call(self, do: str, **fields: Any) -> tuple[dict[str, Any], list[bytes]]:
+        request = self._answer(do, time.monotonic() + self._patience_s, [self._ear], **fields)
+        if self._stopping:
+            raise _StoppedError
+        if request.done:
+            return request.result()
+        reason = f" ({self._caller.error})" if self._caller.error is not None else ""
+        raise TimeoutError(
+            errno.ETIMEDOUT,
+            f"the dispatcher at {show_address(self._caller.address)} did not answer within "
+            f"{self._patience_s:g} s{reason}; it is looked for as long as dispatcher_timeout_ms says",
+        )
+
+    def _answer(
+        self, do: str, until: float, bells: Sequence[socket.socket], **fields: Any
+    ) -> Outstanding:
+        """Make a call, and wait until it is answered, a time has come or a bell has rung."""
+        request = self._caller.begin(do, **fields)
+        while True:
+            self._caller.advance()
+            if request.done or time.monotonic() >= until:
+                return request
+            wait_for(self._caller, until, *bells)
+            if self._stopping and bells:
+                return request
+
+
+class _StoppedError(Exception):
+    """The agent is to leave."""
+
+
+def host_here(host: str, credentials: Credentials) -> HostJob:
+    """Return what starts the servers of jobs in this process, listening at an interface."""
+
+    def start(order: JobOrder, payload: bytes) -> HostedJob:
+        from tundish.loader.service.jobs.jobserver import job_hosting  # noqa: PLC0415 - most serve no job
+
+        return job_hosting(host, credentials)(order, bytes(payload))
+
+    return start

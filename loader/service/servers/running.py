@@ -1,0 +1,121 @@
+"""Starting and ending, as both servers of the service do it, and the addresses by which they are reached."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from tundish.forked import renewed
+from tundish.loader.service.connections.dialing import resolve
+
+if TYPE_CHECKING:
+    from tundish.loader.service.connections.credentials import Address
+
+_AGAIN_S = 0.1
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - of those that listen everywhere
+
+
+class Running:
+    """The running parts of a server; they do not refer to it, so that a server ends when nobody refers to it."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.stopped = threading.Event()
+        self._closing: list[Callable[[], object]] = []
+        self._lock = renewed(threading.RLock())  # garbage may be collected within it
+        self._pid = os.getpid()
+
+    def closes(self, close: Callable[[], object]) -> None:
+        """Have a function called when it is stopped, before those that were given earlier."""
+        self._closing.append(close)
+
+    def check_not_stopped(self) -> None:
+        """Raise if it was stopped: a server does not begin twice."""
+        if self.stopped.is_set():
+            raise RuntimeError("this server was stopped; make another")
+
+    def stop(self) -> None:
+        """End everything; in a forked child, do nothing: what is running is its parent's."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            closing, self._closing = self._closing, []
+        while closing:
+            closing.pop()()
+        self.stopped.set()
+
+
+def reached_here(address: Address) -> Address:
+    """Return the address by which this machine's processes reach what listens at one."""
+    return _LOOPBACK.get(address[0], address[0]), address[1]
+
+
+def reached_there(host: str) -> str:
+    """Return the host by which other machines reach what listens at one: this machine's name, if it is everywhere."""
+    return socket.gethostname() if host in _LOOPBACK else host
+
+
+def numbered(address: Address) -> Address:
+    """Return an address with a number for its host, which nobody has to look up; as it is, if it is not known here."""
+    try:
+        place = resolve(address)[1]
+    except OSError:
+        return address
+    return str(place[0]), address[1]
+
+
+class Server(Protocol):
+    """A server that a command runs."""
+
+    def start(self) -> None:
+        """Start it."""
+
+    def join(self) -> None:
+        """Wait until it is stopped."""
+
+    def stop(self) -> None:
+        """Stop it."""
+
+
+def serve(server: Server, started: Callable[[], object] = lambda: None) -> None:
+    """Run a server until it ends, or until SIGTERM or SIGINT, after which it has ended when this returns.
+
+    Parameters
+    ----------
+    server : Server
+        The server, not started.
+    started : callable
+        Called when it is started.
+    """
+    told, ended = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        while not ended.is_set():  # it may not have started yet
+            server.stop()
+            ended.wait(_AGAIN_S)
+
+    def tell(*_: object) -> None:
+        if (
+            not told.is_set()
+        ):  # in a thread: the signal may have come within something that holds a lock
+            told.set()
+            threading.Thread(target=stop, daemon=True).start()
+
+    before = {number: signal.signal(number, tell) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        server.start()
+        if not told.is_set():
+            started()
+            server.join()
+    except Exception:
+        if not told.is_set():  # else it was stopped while it started
+            raise
+    finally:
+        ended.set()
+        server.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,162 @@
+"""`WorkerServer`: a worker of the data service, by tf.data's name."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import weakref
+from typing import TYPE_CHECKING, Any, Self
+
+from tundish.loader.service.agents.agent import Agent
+from tundish.loader.service.connections.credentials import parse_address, show_address
+from tundish.loader.service.servers.configs import (
+    WorkerConfig,
+    credentials_of,
+    interface,
+    reached_at,
+    seconds,
+)
+from tundish.loader.service.servers.joining import Joining, host_here
+from tundish.loader.service.servers.running import Running, numbered, reached_there
+from tundish.shm.budget import usable_cores
+
+if TYPE_CHECKING:
+    from tundish.loader.service.jobs.hosting import HostJob
+
+
+class WorkerServer:
+    """A worker of the data service: it runs worker processes for the trainers that the dispatcher sends.
+
+    It accepts connections in a thread of its own, and starts a process for each, which computes for one trainer;
+    the bytes go between those two. It joins the dispatcher, and joins again when that was started again. It ends when it is
+    stopped, when it is left as a context manager, when nothing refers to it any more, or with its process.
+
+    Parameters
+    ----------
+    config : WorkerConfig
+        The configuration.
+    start : bool
+        Start it at once, and wait until the dispatcher knows it.
+    host_job : callable, optional
+        Starts the server of a job in this process; ours.
+
+    Raises
+    ------
+    TimeoutError
+        The dispatcher did not answer in time.
+    PermissionError
+        It is none of the dispatcher's `worker_addresses`.
+    OSError
+        The port is taken.
+
+    Notes
+    -----
+    As tf.data's. Who may connect may run anything here, so both ends of a connection prove a token, and by default only
+    this machine's processes can connect.
+    """
+
+    def __init__(
+        self, config: WorkerConfig, start: bool = True, *, host_job: HostJob | None = None
+    ) -> None:
+        self._config = config
+        self._host_job = host_job
+        self._running: Running | None = None
+        self._agent: Agent | None = None
+        self._joining: Joining | None = None
+        if start:
+            self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until the dispatcher knows it; one that is started stays as it is."""
+        if self._running is not None:
+            self._running.check_not_stopped()
+            return
+        config, credentials = self._config, credentials_of(self._config)
+        host = config.host
+        if host is None and config.worker_address is not None:
+            host = reached_at(config.worker_address, 1)[0]
+        host = interface(host or "localhost")
+        machine = socket.gethostname()
+        name = config.name or f"{machine}-{os.getpid()}-{secrets.token_hex(4)}"
+        agent = Agent(host, config.port, credentials, name=name)
+        self._agent, self._running = agent, Running(agent.address)
+        running = self._running
+        running.closes(agent.close)
+        weakref.finalize(self, running.stop)
+        try:
+            agent.start()
+            self._join_dispatcher(running, name, machine)
+        except BaseException:
+            running.stop()
+            raise
+
+    def _join_dispatcher(self, running: Running, name: str, machine: str) -> None:
+        config, port = self._config, running.address[1]
+        credentials = credentials_of(config)
+        address = (reached_there(running.address[0]), port)
+        if config.worker_address is not None:
+            address = reached_at(config.worker_address, port)
+        self._joining = joining = Joining(
+            parse_address(config.dispatcher_address),
+            credentials,
+            {
+                "name": name,
+                "address": list(numbered(address)),
+                "told": show_address(address),
+                "cores": config.cores or usable_cores(),
+                "host": machine,
+            },
+            self._host_job or host_here(running.address[0], credentials),
+            interval_s=seconds(config.heartbeat_interval_ms, 12.0),
+            patience_s=seconds(config.dispatcher_timeout_ms, 3600.0),
+            ended=running.stop,
+        )
+        running.closes(joining.close)
+        joining.start()
+        joining.joined()
+
+    def join(self) -> None:
+        """Wait until it is stopped, by another thread or by a signal's handler.
+
+        Raises
+        ------
+        TimeoutError
+            The dispatcher was gone for too long.
+        """
+        self._started().stopped.wait()
+        if self._joining is not None and self._joining.error is not None:
+            raise self._joining.error
+
+    def stop(self) -> None:
+        """Stop it, with its worker processes; trainers go on with others. Safe to call twice."""
+        if self._running is not None:
+            self._running.stop()
+
+    @property
+    def _address(self) -> str:
+        return show_address(self._started().address)
+
+    def _num_tasks(self) -> int:
+        """Return the number of worker processes that trainers have here."""
+        self._started()
+        assert self._agent is not None
+        return self._agent.workers
+
+    def _snapshot_task_progresses(self) -> list[Any]:
+        """Return nothing: a worker writes no snapshots by itself here."""
+        return []
+
+    def _stop(self) -> None:
+        self.stop()
+
+    def _started(self) -> Running:
+        if self._running is None:
+            raise RuntimeError("the worker is not started; call start()")
+        return self._running
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
