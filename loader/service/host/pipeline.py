@@ -183,8 +183,10 @@ class HostPipeline:
             except StopIteration:
                 self.ended, self.end = True, iterator.marked()
                 break
-            except Exception as error:  # noqa: BLE001 - the element's, or the iterator's own
+            except BaseException as error:  # a function may raise `SystemExit`, too
                 if not iterator.failed_element:
+                    if not isinstance(error, Exception):
+                        raise  # this process is told to end
                     self.fault = error
                     break
                 gathered.fail(error)
