@@ -10,6 +10,7 @@ import pytest
 from tests.laws.sampling import some
 
 from tundish.loader.plan.node import set_seed
+from tundish.loader.plan.options import Options
 from tundish.loader.service.host.host import host
 from tundish.testing.compare import Outcome, collect, difference
 from tundish.testing.registry import CASES, Case
@@ -27,6 +28,9 @@ def outcomes(it: Any) -> tuple[list[Outcome], list[str]]:
     return found, states
 
 
+QUITS = [case for case in CASES if "quits" in case.name.split("-")]
+
+
 @pytest.mark.parametrize("case", some(30, CASES), ids=attrgetter("name"))
 def test_a_host_process_does_not_show(case: Case) -> None:
     set_seed(7)
@@ -39,3 +43,15 @@ def test_a_host_process_does_not_show(case: Case) -> None:
         set_seed(None)
     assert difference(expected, found) is None
     assert states == their_states
+
+
+@pytest.mark.parametrize("case", QUITS, ids=attrgetter("name"))
+def test_with_workers_what_is_no_exception_is_an_elements_error_too(case: Case) -> None:
+    options = Options()
+    options.workers = 2
+    with iter(case.build()) as plain:
+        expected, _ = outcomes(plain)
+    assert any(outcome.error for outcome in expected)
+    with iter(host(case.build().with_options(options), "law", linger=0.0)) as it:
+        found, _ = outcomes(it)
+    assert difference(expected, found) is None

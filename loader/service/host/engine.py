@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.failure import loads_exception
 from tundish.loader.protocols.items import End
+from tundish.loader.protocols.raised import carried
 from tundish.loader.run.engine import Engine
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.service.host.link import HostEndedError
@@ -143,7 +144,8 @@ class HostEngine(Engine):
             self._items.popleft()
             return self.next()
         failed = type(item) is Failed
-        value = loads_exception(item.error) if failed else item
+        # What is no `Exception` is wrapped until it is delivered: else it would be taken for an interrupt of this call.
+        value = carried(loads_exception(item.error)) if failed else item
         del item
         # No call from here on: an interrupt hits before this, or in the caller.
         self._number += 1
