@@ -19,7 +19,7 @@ from tests.service.listeners import OURS, TOKEN
 
 from tundish.loader.run.pool.crew import crew_of
 from tundish.loader.service.connections.credentials import Address, Credentials
-from tundish.loader.service.distributing.seats import remote_recruiting
+from tundish.loader.service.distributing.seats import Places, remote_recruiting
 
 AGENT = """
 import sys
@@ -96,7 +96,7 @@ class Listed:
 
 
 @contextlib.contextmanager
-def remotely(places: Listed, local: int = 0) -> Iterator[None]:
+def remotely(places: Places, local: int = 0) -> Iterator[None]:
     """Have the workers of iterators that begin in here at these places, but for some at home."""
     recruiting = remote_recruiting(places, local=local)
 

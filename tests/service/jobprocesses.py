@@ -1,4 +1,4 @@
-"""Servers and consumers of a job as processes that may be killed; run as a program, it forks them on request.
+"""Servers of the service and consumers of a job as processes that may be killed; run as a program, it forks them on request.
 
 A consumer keeps what it has had, and its state, in one file that is replaced after each element.
 """
@@ -22,6 +22,9 @@ import tundish as td
 from tundish.loader.run.iterator import Iterator as Elements
 from tundish.loader.service.jobs.consuming import FixedPlace, consume
 from tundish.loader.service.jobs.jobserver import Dealing, JobServer
+from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
+from tundish.loader.service.servers.dispatchserver import DispatchServer
+from tundish.loader.service.servers.workerserver import WorkerServer
 
 N = 300
 LEASE_S = 20.0
@@ -59,6 +62,16 @@ def read_all(port: int, name: str, file: str) -> None:
             had.append(int(element))
             keep(path, had, it.state_dict())
     keep(path, had, None)
+
+
+def dispatch(port: int, folder: str) -> None:
+    """Be a dispatcher with a journal until this process is killed."""
+    DispatchServer(DispatcherConfig(port, work_dir=folder, fault_tolerant_mode=True)).join()
+
+
+def work(port: int, cores: int) -> None:
+    """Be an agent until this process is killed."""
+    WorkerServer(WorkerConfig(f"127.0.0.1:{port}", cores=cores)).join()
 
 
 def keep(path: Path, had: list[int], state: Any) -> None:
@@ -107,7 +120,12 @@ def processes() -> Iterator[Processes]:
             program.stdin.close()
 
 
-WORK: dict[str, Callable[..., None]] = {"serve": serve, "read": read_all}
+WORK: dict[str, Callable[..., None]] = {
+    "serve": serve,
+    "read": read_all,
+    "dispatcher": dispatch,
+    "agent": work,
+}
 
 
 def answer(number: int) -> None:

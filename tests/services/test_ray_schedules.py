@@ -13,20 +13,17 @@ import secrets
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from types import FrameType
-from typing import Any, Self
-from unittest.mock import patch
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
+from tests.service.fleets import remotely
+from tests.service.watch import Watch
 from tests.services.raycluster import ENVIRONMENT, RayCluster
 
 from tundish import Dataset
-from tundish.loader.run.pool.crew import crew_of
 from tundish.loader.service.dispatching.client import DispatcherClient, DispatcherPlaces
-from tundish.loader.service.distributing.seats import remote_recruiting
 from tundish.loader.service.ray.service import RayFleet, start_on_ray
 from tundish.testing import collect
 from tundish.testing.functions import Draw, Keep, Pause, Tag
@@ -72,47 +69,6 @@ def fleet(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
             dispatcher={"resources": {"far": 0.01}},
         ) as made:
             yield made
-
-
-class Watch:
-    """Ends a schedule in which nothing has come for long, with where it waits."""
-
-    def __init__(self, told: Callable[[], Any]) -> None:
-        self._told, self.doing = told, "begin"
-
-    def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGALRM, self._stuck)
-        self.now("begin")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, self._before)
-
-    def now(self, doing: str) -> None:
-        """Say what is begun: the time begins anew."""
-        self.doing = doing
-        signal.setitimer(signal.ITIMER_REAL, STUCK_S)
-
-    def _stuck(self, _: int, frame: FrameType | None) -> None:
-        stack = "".join(traceback.format_stack(frame)[-8:])
-        try:
-            told = self._told()
-        except Exception as error:  # noqa: BLE001 - it is only told
-            told = repr(error)
-        raise AssertionError(f"nothing for {STUCK_S} s, in {self.doing!r}:\n{stack}\n{told}")
-
-
-@contextlib.contextmanager
-def remotely(places: DispatcherPlaces, local: int) -> Iterator[None]:
-    """Have the workers of iterators that begin in here at these places, but for some at home."""
-    recruiting = remote_recruiting(places, local=local)
-
-    def hired(*args: Any, **kwargs: Any) -> Any:
-        return replace(crew_of(*args, **kwargs), recruiting=recruiting)
-
-    with patch("tundish.loader.run.parallelengine.crew_of", hired):
-        yield
 
 
 @dataclass
