@@ -7,6 +7,7 @@
 #   make test-torch     the tests against real PyTorch (its CPU build, where pip finds one), in .venv-torch
 #   make test-bridges   the tests of the bridges to JAX, Orbax and TensorFlow, in .venv-jax and .venv-tensorflow
 #   make test-services  the tests against real servers on this machine alone (S3 over HTTP, PostgreSQL, Ray), in .venv-services
+#   make test-gallery   each program of examples/gallery, killed and continued; its notebook; the guides from other loaders
 #   make bench   the benchmarks, each with its bounds measured in the same run
 #   make docs    the guide and the reference as a site in docs/_build; a broken link fails
 #   make clean   remove the virtual environments and all caches
@@ -20,7 +21,7 @@ PY := $(VENV)/bin/python
 # Whoever is free takes tests of the others: some take a minute, most a millisecond.
 PYTEST := python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 BENCHMARKS := transport_large transport_small jpeg startup tables inprocess overhead robustness loading snapshot_reading snapshot_epochs reading parsing watch bottlenecks service service_scale
-FRAMEWORKS := tests/torch tests/bridges tests/services
+FRAMEWORKS := tests/torch tests/bridges tests/gallery tests/services
 # Tests with bounds in seconds, of what waits for what, and of the last descriptors: nothing else runs beside them.
 ALONE := tests/cli/test_inspect.py tests/laws/test_closing.py tests/laws/test_descriptors.py \
   tests/loader/run/starting/test_zygote.py
@@ -38,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 STAMP := $(VENV)/installed-$(shell echo "$$(pwd -P) $(PYTHON)" | cksum | cut -d' ' -f1)
 IDENTITY := import sys; print(sys.version, sys.base_prefix)
 
-.PHONY: venv demo test fast thorough test-torch test-bridges test-services check bench docs clean
+.PHONY: venv demo test fast thorough test-torch test-bridges test-gallery test-services check bench docs clean
 .DEFAULT_GOAL := test
 
 venv: $(STAMP)
@@ -83,6 +84,11 @@ test-bridges: .venv-jax/installed .venv-tensorflow/installed
 	.venv-tensorflow/bin/python -m pytest tests/bridges/test_tensorflow.py src/tundish/tensorflow.py \
 	  tests/formats/tfrecord/test_tensorflow.py tests/formats/example/test_tensorflow.py
 	.venv-tensorflow/bin/python -m pytest -m framework tests/test_docs.py
+
+test-gallery: .venv-torch/installed .venv-jax/installed .venv-tensorflow/installed
+	.venv-torch/bin/python -m pytest tests/gallery
+	.venv-jax/bin/python -m pytest tests/gallery -k jax
+	.venv-tensorflow/bin/python -m pytest tests/gallery -k keras
 
 test-services: .venv-services/installed
 	.venv-services/bin/python -m pytest -m "not thorough" tests/services --ignore=tests/services/test_ray_data.py
