@@ -12,7 +12,7 @@ import tundish as td
 
 DATASET = {
     "sources": """range from_tensors from_tensor_slices from_list from_generator from_source
-        list_files zip random counter sample_from_datasets choose_from_datasets""",
+        from_arrow from_pandas list_files zip random counter sample_from_datasets choose_from_datasets""",
     "per element": """map map_batches filter flat_map scan take_while ignore_errors enumerate apply
         assert_cardinality get_single_element reduce""",
     "order": """shuffle repeat shard shard_by_process skip take concatenate interleave prefetch

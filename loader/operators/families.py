@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tundish.loader.operators.snapshot import SnapshotMethods
     from tundish.loader.operators.sorting import SortingMethods
     from tundish.loader.operators.sources import SourceMethods
+    from tundish.loader.operators.tables import TableMethods
     from tundish.loader.operators.taking import TakingMethods
     from tundish.loader.operators.uniqueness import UniquenessMethods
     from tundish.loader.operators.windows import WindowMethods
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
     class Methods(
         SourceMethods,
+        TableMethods,
         CountingMethods,
         ListingMethods,
         GeneratorMethods,
@@ -133,6 +135,7 @@ _FAMILIES = {
     "snapshot.SnapshotMethods": "snapshot",
     "sorting.SortingMethods": "sort_within",
     "sources.SourceMethods": "from_tensors from_tensor_slices from_list from_source",
+    "tables.TableMethods": "from_arrow from_pandas",
     "taking.TakingMethods": "take_while",
     "uniqueness.UniquenessMethods": "unique",
     "windows.WindowMethods": "window",

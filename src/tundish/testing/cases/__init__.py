@@ -20,6 +20,7 @@ from tundish.testing.cases import (
     scanning,
     sorting,
     storing,
+    tables,
     taking,
     uniqueness,
     windows,
@@ -42,4 +43,5 @@ FAMILIES = (
     storing,
     reading,
     measuring,
+    tables,
 )

@@ -21,6 +21,7 @@ from tundish.testing.model.resampling import ResamplingModel
 from tundish.testing.model.scanning import ScanningModel
 from tundish.testing.model.sorting import SortingModel
 from tundish.testing.model.storing import StoringModel
+from tundish.testing.model.tables import TablesModel
 from tundish.testing.model.taking import TakingModel
 from tundish.testing.model.uniqueness import UniquenessModel
 from tundish.testing.model.units import UnitsModel
@@ -43,6 +44,7 @@ class Model(
     StoringModel,
     UnitsModel,
     ReadingModel,
+    TablesModel,
     MeasuringModel,
     Basic,
 ):
