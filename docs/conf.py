@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ from sphinx.util import logging
 from sphinx.util.nodes import make_refnode
 
 import tundish
+
+sys.path.insert(0, str(Path(__file__).parent))
+from pictures import draw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +30,22 @@ exclude_patterns = ["_build"]
 
 html_theme = "furo"
 html_title = f"tundish {version}"
+html_static_path = ["_static"]
+html_css_files = ["tundish.css"]
+html_favicon = "_static/icon.svg"
+html_theme_options = {
+    "light_logo": "logo-light.svg",
+    "dark_logo": "logo-dark.svg",
+    "sidebar_hide_name": True,
+    "light_css_variables": {
+        "color-brand-primary": "#b4480f",
+        "color-brand-content": "#a8430e",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#ff8a4c",
+        "color-brand-content": "#ff9b66",
+    },
+}
 html_copy_source = False
 html_show_copyright = False
 
@@ -70,7 +90,9 @@ def setup(app: Sphinx) -> None:
     app.connect("doctree-read", unlink_parameters)
     app.connect("autodoc-process-signature", show_what_comes_back)
     app.connect("doctree-resolved", link_names)
+    app.connect("doctree-resolved", draw_pictures)
     app.connect("env-check-consistency", check_complete)
+    app.connect("build-finished", write_llms)
 
 
 def families() -> Iterator[tuple[str, str, list[str]]]:
@@ -111,7 +133,7 @@ def unlink_parameters(app: Sphinx, doctree: nodes.document) -> None:
 def show_what_comes_back(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, back: str | None
 ) -> tuple[str, str | None]:
-    """``-> Dataset`` behind a method that gives one."""
+    """Add ``-> Dataset`` to a method that returns one."""
     gives = getattr(obj, "__annotations__", {}).get("return")
     return signature, "Dataset" if gives == "Self" and ".Dataset." in name else back
 
@@ -127,6 +149,35 @@ def link_names(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             link = make_refnode(app.builder, docname, entry.docname, entry.node_id, literal.copy())
             link[0] += literal.children
             literal.replace_self(link)
+
+
+def draw_pictures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Show the typed pictures of the operators' pages as drawings."""
+    if docname.startswith("guide/operators/") and app.builder.format == "html":
+        for block in list(doctree.findall(nodes.literal_block)):
+            if block.get("language") == "text":
+                block.replace_self(nodes.raw("", draw(block.astext()), format="html"))
+
+
+def write_llms(app: Sphinx, exception: Exception | None) -> None:
+    """Write ``llms.txt``, the list of the guide's pages with their first sentences, for language models."""
+    if exception is None and app.builder.format == "html":
+        text = llms(app.env)
+        (Path(app.outdir) / "llms.txt").write_text(text, encoding="utf-8")
+
+
+def llms(env: BuildEnvironment) -> str:
+    """Return the text of ``llms.txt`` (llmstxt.org): the pages in the order of the site, by section."""
+    index = env.get_doctree("index")
+    lines = [f"# {project}", "", f"> {tundish.__doc__.strip().splitlines()[0]}"]
+    for tree in index.findall(addnodes.toctree):
+        lines += ["", f"## {tree.get('caption')}", ""]
+        for _, page in tree["entries"]:
+            first = next(iter(env.get_doctree(page).findall(nodes.paragraph)), None)
+            said = " ".join(first.astext().split()).partition(". ")[0].rstrip(".:") if first else ""
+            title = env.titles[page].astext()
+            lines.append(f"- [{title}]({page}.html)" + (f": {said}" if said else ""))
+    return "\n".join(lines) + "\n"
 
 
 def check_complete(app: Sphinx, env: BuildEnvironment) -> None:

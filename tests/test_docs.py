@@ -12,11 +12,13 @@ import pytest
 from tests.scripts import Runner, runner
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").rglob("*.md"))]
-TEXTS = [
-    *sorted(ROOT.glob("*.md")),
-    *sorted(page for part in ("guide", "design") for page in (ROOT / "docs" / part).rglob("*.md")),
-]
+SITE = sorted(
+    page
+    for page in (ROOT / "docs").rglob("*.md")
+    if not {"_build", "design"} & set(page.relative_to(ROOT / "docs").parts)
+)
+PAGES = [ROOT / "README.md", *SITE]
+TEXTS = [*sorted(ROOT.glob("*.md")), *SITE, *sorted((ROOT / "docs" / "design").glob("*.md"))]
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "JAX_PLATFORMS": "cpu"}
