@@ -1,4 +1,4 @@
-"""The dispatcher: what a call costs, how fast it is back after a kill, and an agent replaced.
+"""The dispatcher: the costs of a call, how fast it is back after a kill, an agent replaced, and how long a trainer waits then.
 
 Prints one line a measurement with its target, and with ``--json`` all of them. Everything runs on this machine by loopback; an
 agent and the dispatcher are processes, the trainer is this one.
@@ -16,11 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 
 import tundish as td
 from tundish.loader.service.connections.calling import Later
@@ -235,10 +236,89 @@ def stalls(rounds: int) -> dict[str, float]:
     return {"longest_wait_ms": without, "longest_wait_dispatcher_killed_ms": killed}
 
 
+class Trainer:
+    """A trainer of workers elsewhere that takes a batch whenever it can, and how long it waited for each."""
+
+    def __init__(self, stack: ExitStack, agents: int, cores: int) -> None:
+        fleet = stack.enter_context(local_fleet(agents, cores))
+        fleet.wait(agents)
+        data = td.Dataset.range(1 << 40).map(work).batch(8)
+        data = data.apply(td.service.distribute("distributed_epoch", fleet.target))
+        self._it = stack.enter_context(data.iterator(workers=agents * cores))
+        self._number = 0
+        until(lambda: self.waits(0.2) and len(self.workers()) == agents * cores)
+        self.waits(2.0)
+
+    def waits(self, seconds: float) -> list[float]:
+        """Take batches for so long; return the waits, in seconds."""
+        found = []
+        now = began = time.perf_counter()
+        while now - began < seconds:
+            batch = next(self._it)
+            found.append(time.perf_counter() - now)
+            assert (batch[:, 0] == np.arange(self._number, self._number + 8)).all()
+            self._number += 8
+            now = time.perf_counter()
+        return found
+
+    @staticmethod
+    def agents() -> list[psutil.Process]:
+        """The agents' processes."""
+        return [
+            each
+            for each in psutil.Process().children()
+            if each.status() != psutil.STATUS_ZOMBIE
+            and any("agentprocess" in part for part in each.cmdline())
+        ]
+
+    def workers(self) -> list[psutil.Process]:
+        """The processes of the workers."""
+        found = []
+        for agent in self.agents():
+            for each in agent.children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    found += [each] * (each.name() == "tundish-worker")
+        return found
+
+
+def silenced(trainer: Trainer) -> list[float]:
+    """The waits while a worker of 20 is stopped for 15 s."""
+    worker = trainer.workers()[0]
+    worker.suspend()
+    try:
+        return trainer.waits(15.0)
+    finally:
+        worker.resume()
+
+
+def killed(victims: Callable[[], list[psutil.Process]], trainer: Trainer) -> list[float]:
+    """The waits after one of them is killed, until what replaces it computes."""
+    victims()[0].kill()
+    return trainer.waits(4.0)
+
+
+def gaps(rounds: int) -> dict[str, float]:
+    """The longest wait beyond the 99th percentile of the waits just before, when nothing was harmed."""
+    worst: dict[str, list[float]] = {}
+    with ExitStack() as stack:
+        trainer = Trainer(stack, agents=5, cores=4)
+        for _ in range(rounds):
+            harms: dict[str, Callable[[], list[float]]] = {
+                "no_kill": lambda: trainer.waits(4.0),
+                "worker_killed": lambda: killed(trainer.workers, trainer),
+                "agent_killed": lambda: killed(trainer.agents, trainer),
+                "workers_silent": lambda: silenced(trainer),
+            }
+            for name, harm in harms.items():
+                p99 = float(np.quantile(trainer.waits(3.0), 0.99))
+                worst.setdefault(name, []).append(max(harm()) - p99)
+    return {f"gap_{name}_worst_s": max(each) for name, each in worst.items()} | {
+        f"gap_{name}_s": statistics.median(each) for name, each in worst.items()
+    }
+
+
 def replaced(rounds: int) -> dict[str, float]:
     """SIGKILL of an agent until another is there."""
-    import psutil
-
     times = []
     with local_fleet(2) as fleet, DispatcherClient(fleet.target) as client:
         fleet.wait(2)
@@ -256,16 +336,32 @@ def replaced(rounds: int) -> dict[str, float]:
     return {"agent_replaced_s": statistics.median(times), "agent_replaced_worst_s": max(times)}
 
 
-TARGETS = {"dispatcher_back_worst_s": 2.0, "agent_replaced_worst_s": 3.0}
+TARGETS = {
+    "dispatcher_back_worst_s": 2.0,
+    "agent_replaced_worst_s": 3.0,
+    "gap_worker_killed_worst_s": 0.25,
+    "gap_agent_killed_worst_s": 0.25,
+    "gap_workers_silent_worst_s": 1.0,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument(
+        "--only", nargs="*", help="journal, control, back, replaced, stalls, gaps; all by default"
+    )
     given = parser.parse_args()
-    found = {**journal(), **control(), **back(given.rounds)}
-    found |= {**replaced(given.rounds), **stalls(min(given.rounds, 3))}
+    parts: dict[str, Callable[[], dict[str, float]]] = {
+        "journal": journal,
+        "control": control,
+        "back": lambda: back(given.rounds),
+        "replaced": lambda: replaced(given.rounds),
+        "stalls": lambda: stalls(min(given.rounds, 3)),
+        "gaps": lambda: gaps(given.rounds),
+    }
+    found = {k: v for name in given.only or parts for k, v in parts[name]().items()}
     for name, value in found.items():
         target = f"   (target: < {TARGETS[name]:g})" if name in TARGETS else ""
         print(f"{name:34} {value:10.3f}{target}")
