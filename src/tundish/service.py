@@ -68,6 +68,11 @@ __all__ = [
 Apply = Callable[[Dataset], Dataset]
 
 
+def __dir__() -> list[str]:
+    """Return the public names alone."""
+    return __all__
+
+
 def distribute(  # noqa: PLR0917 - tf.data's signature
     processing_mode: ShardingPolicy | str,
     service: str | tuple[str, str],
@@ -102,8 +107,8 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
     data_transfer_protocol : str, optional
         For tf.data's sake; ignored.
     compression : {"AUTO"} or None
-        Rows are sent as they are, with either: a network of today takes longer to compress for than to send on. To send
-        less, let the pipeline give uint8 and convert it on the accelerator.
+        Both send rows as they lie in memory; a codec by name is refused. To send less, let the pipeline give uint8 and
+        convert it on the accelerator.
     cross_trainer_cache : CrossTrainerCache, optional
         Each of several trainers that share the job gets all of its elements.
     target_workers : {"AUTO", "ANY", "LOCAL"}

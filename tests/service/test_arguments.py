@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import tundish as td
 from tundish import Dataset
 from tundish.loader.run.coordinating.lookahead import LookAhead
 from tundish.loader.service.distributing.arguments import (
@@ -82,12 +83,15 @@ def test_what_is_no_address_at_all(service: Any) -> None:
 
 
 def test_terms() -> None:
-    assert terms_of("h:1", "LOCAL", 3, None) == Terms("tcp://h:1", "LOCAL", 3, None)
+    assert terms_of("h:1", "LOCAL", 3, None) == Terms("tcp://h:1", "LOCAL", 3)
     with pytest.raises(ValueError, match="target_workers must be one of AUTO, ANY, LOCAL"):
         terms_of("h:1", "local", None, "AUTO")
     with pytest.raises(ValueError, match="max_outstanding_requests must be at least 1"):
         terms_of("h:1", "AUTO", 0, "AUTO")
-    with pytest.raises(ValueError, match="compression must be 'AUTO' or None, not 'GZIP'"):
+    with pytest.raises(
+        ValueError,
+        match="compression must be 'AUTO' or None, not 'GZIP': elements are sent uncompressed",
+    ):
         terms_of("h:1", "AUTO", None, "GZIP")
 
 
@@ -161,3 +165,7 @@ def test_requests_that_are_outstanding_bound_the_blocks(
     node = Distribute(Dataset.range(4)._node, Terms("tcp://h:1", outstanding=outstanding))
 
     assert LookAhead([node], tuned=False).window(Waiting(), 8) == blocks  # type: ignore[arg-type]  # a part of one
+
+
+def test_what_dir_lists_is_public() -> None:
+    assert sorted(dir(td.service)) == sorted(td.service.__all__)

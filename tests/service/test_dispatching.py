@@ -202,6 +202,17 @@ class TestHeartbeats:
             bench.agent("5", 1, address=["b", 8])
         assert bench.ask("status")["members"] == ["b:7", "a", "c:%port%", "[::1]:9"]
 
+    @pytest.mark.parametrize("listens", ["127.0.0.1", "::1", "localhost"])
+    @pytest.mark.parametrize("member", ["localhost:%port%", "localhost", "127.0.0.1:4", "[::1]:4"])
+    def test_a_member_of_this_machine_is_known_by_each_of_its_names(
+        self, member: str, listens: str
+    ) -> None:
+        bench = Bench(members=(member, "a"))
+        bench.agent("0", 1, address=[listens, 4])
+        bench.agent("1", 1, address=["a", 4])
+        with pytest.raises(PermissionError):
+            bench.agent("2", 1, address=["b", 4])
+
 
 class TestSeats:
     def ask(self, bench: Bench, name: str, caller: int, wanted: int, **fields: Any) -> Any:

@@ -270,6 +270,14 @@ def test_an_agent_that_may_not_join(stack: ExitStack) -> None:
     assert dispatcher._num_workers() == 1
 
 
+def test_a_worker_that_tells_no_address_is_the_member_of_this_machine(stack: ExitStack) -> None:
+    config = DispatcherConfig(worker_addresses=["localhost:%port%"])
+    dispatcher = stack.enter_context(DispatchServer(config))
+    address = dispatcher.target.partition("://")[2]
+    stack.enter_context(WorkerServer(WorkerConfig(address)))
+    assert dispatcher._num_workers() == 1
+
+
 def test_an_agent_looks_for_the_dispatcher_as_long_as_it_is_told(stack: ExitStack) -> None:
     with pytest.raises(TimeoutError, match=r"did not answer within 0\.1 s \(.*refused"):
         joined(stack, f"127.0.0.1:{free_port()}", "a", patience_s=0.1)

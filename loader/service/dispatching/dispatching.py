@@ -42,6 +42,9 @@ _SETTLED_S = 5.0
 _LOOK_S = 1.0
 """Between looks for agents that are silent."""
 
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+"""The names of this machine for itself: a worker that listens at one is meant by each of them."""
+
 
 @dataclass(frozen=True)
 class Patience:
@@ -524,5 +527,7 @@ def _is_member(address: Address, told: str, pattern: str) -> bool:
     host, colon, port = pattern.rpartition(":")
     if not colon or pattern.endswith("]"):
         host, port = pattern, "%port%"
-    hosts = (address[0], told.rpartition(":")[0].strip("[]"))
+    hosts = {address[0], told.rpartition(":")[0].strip("[]")}
+    if hosts & _LOOPBACK:
+        hosts |= _LOOPBACK
     return host.strip("[]") in hosts and port in ("%port%", str(address[1]))

@@ -67,11 +67,18 @@ def check_service(service: Any) -> str:
     return f"tcp://{show_address(parse_address(address))}"
 
 
-def check_compression(compression: Any) -> str | None:
-    """Check a kind of compression."""
+def check_compression(compression: Any) -> None:
+    """Check a kind of compression.
+
+    Raises
+    ------
+    ValueError
+        It is a codec: elements cross the network as they lie in memory.
+    """
     if compression not in ("AUTO", None):
-        raise ValueError(f"compression must be 'AUTO' or None, not {compression!r}")
-    return None if compression is None else "AUTO"
+        raise ValueError(
+            f"compression must be 'AUTO' or None, not {compression!r}: elements are sent uncompressed, as they lie in memory"
+        )
 
 
 def terms_of(
@@ -81,12 +88,8 @@ def terms_of(
     check_word("target_workers", target_workers, _TARGETS)
     if max_outstanding_requests is not None:
         check_count("max_outstanding_requests", max_outstanding_requests, least=1)
-    return Terms(
-        check_service(service),
-        target_workers,
-        max_outstanding_requests,
-        check_compression(compression),
-    )
+    check_compression(compression)
+    return Terms(check_service(service), target_workers, max_outstanding_requests)
 
 
 @dataclass(frozen=True)

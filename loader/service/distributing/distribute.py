@@ -51,14 +51,11 @@ class Terms:
         The machines that may be used.
     outstanding : int or None
         The largest number of blocks on the way.
-    compression : {"AUTO"} or None
-        Whether rows may be compressed on the way.
     """
 
     target: str
     target_workers: str = "AUTO"
     outstanding: int | None = None
-    compression: str | None = "AUTO"
 
     def __str__(self) -> str:
         return self.target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from tundish.calls import check_is
@@ -81,7 +82,7 @@ def host(
     consumer that asks for an element starts another, which goes on with exactly the rest for each.
 
     There is no port and no network: a Unix socket in a folder that only this user may enter
-    (``TUNDISH_RUNTIME_DIR``, else one in ``XDG_RUNTIME_DIR`` or the temporary folder). What functions print there is not shown.
+    (``TUNDISH_RUNTIME_DIR``, else one in ``XDG_RUNTIME_DIR`` or the temporary folder). What functions print there is in `HostedIterator.log`.
     It needs Linux.
 
     tf.data has nothing like it; its service copies elements to each consumer through a network connection.
@@ -230,6 +231,15 @@ class HostedIterator(Iterator):
         (engine,) = self._box
         assert isinstance(engine, HostEngine)
         return engine.host_pid
+
+    @property
+    def log(self) -> Path | None:
+        """The file of what functions have printed in the host process; None when it has ended, or the iterator has.
+
+        It has the last MiB, standard output and errors together, and goes with the host process.
+        """
+        pid = self.host_pid
+        return None if pid is None else Path(f"/proc/{pid}/fd/2")
 
     @property
     def skipped(self) -> int:

@@ -54,6 +54,7 @@ _FIRST_S = 60.0
 """Seconds for which a process that was started waits for its first consumer."""
 _LOOK_S = 0.002
 _LOG_BYTES = 1 << 20
+"""Bytes of what functions have printed, of which the newer half is kept when there are more."""
 
 
 class HostServer:
@@ -98,8 +99,8 @@ class HostServer:
         """Serve consumers until nobody has been there for as long as it lingers."""
         while True:
             worked = self._work()
-            if os.fstat(2).st_size > _LOG_BYTES:  # what functions print, nobody reads
-                os.ftruncate(2, 0)
+            if os.fstat(2).st_size > _LOG_BYTES:
+                _shorten_log()
             left = self._time_left()
             if left is not None and left <= 0 and self._ends():
                 return
@@ -520,6 +521,13 @@ def main(fd: int, log: int, name: str, settings: str) -> None:
         server.serve()
     finally:
         server.close()
+
+
+def _shorten_log() -> None:
+    """Keep the newer half of the log, from a line on."""
+    kept = os.pread(2, _LOG_BYTES // 2, os.fstat(2).st_size - _LOG_BYTES // 2)
+    os.ftruncate(2, 0)
+    os.write(2, kept.partition(b"\n")[2])
 
 
 def _be_one_for_all() -> None:

@@ -4,7 +4,8 @@ The arena is mapped once, privately, from a descriptor that is open for reading 
 host process's own, one that is written to becomes a copy of this process. Before the host process is told that a slot's
 views are gone, such copies are dropped: else the next batch in that slot would show them. Most consumers write to
 nothing, and to drop the mapping of a slot each time would cost a fault for every 16 pages, ten times what
-it takes to ask the system whether there is a copy.
+it takes to ask the system whether there is a copy. Even that is asked only if this process has had a page fault while it
+had the views: without one nothing was copied.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import resource
 import sys
 from typing import Any
 
@@ -46,7 +48,7 @@ class PrivateSlots:
         self._fd, self._stride, self.written = fd, stride, 0
         self._map: mmap.mmap | None = None
         self._pages: int | None = None
-        # By slot: how many views there are, and from where to where they reach.
+        # By slot: how many views there are, from where to where they reach, and the page faults before the first of them.
         self._live: dict[int, list[int]] = {}
         flags, protection = mmap.MAP_PRIVATE | _NORESERVE, mmap.PROT_READ | mmap.PROT_WRITE
         # Without so many addresses (`ulimit -v`) everything is copied.
@@ -66,8 +68,10 @@ class PrivateSlots:
     def view(self, slot: int, start: int, stop: int) -> Bytes:
         """Return bytes of a slot as a new writable array, to be followed by one call of `leave`."""
         assert self._map is not None
-        live = self._live.setdefault(slot, [0, start, stop])
-        live[:] = live[0] + 1, min(live[1], start), max(live[2], stop)
+        live = self._live.get(slot)
+        if live is None:
+            live = self._live[slot] = [0, start, stop, _faults()]
+        live[:3] = live[0] + 1, min(live[1], start), max(live[2], stop)
         return np.frombuffer(self._map, np.uint8, stop - start, slot * self._stride + start)
 
     def copy(self, slot: int, start: int, stop: int) -> Bytes:
@@ -86,8 +90,10 @@ class PrivateSlots:
         live = self._live[slot]
         live[0] -= 1
         if not live[0]:
-            _, start, stop = self._live.pop(slot)
-            self._clean(slot * self._stride + start, slot * self._stride + stop)
+            _, start, stop, faults = self._live.pop(slot)
+            # A system without the table of pages may not count faults either.
+            if self._pages is None or _faults() != faults:
+                self._clean(slot * self._stride + start, slot * self._stride + stop)
 
     def _clean(self, start: int, stop: int) -> None:
         first, pages = start // mmap.PAGESIZE, -(-stop // mmap.PAGESIZE) - start // mmap.PAGESIZE
@@ -114,3 +120,9 @@ class PrivateSlots:
         for each in (fd, pages):
             if each is not None and each >= 0:
                 os.close(each)
+
+
+def _faults() -> int:
+    """Return how many page faults all threads of this process have had."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_minflt + usage.ru_majflt

@@ -114,7 +114,8 @@ def start_host(folder: HostFolder, settings: HostSettings, log: int) -> None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=log,
-            env={**malloc_environ(), **os.environ},
+            # Not buffered: what functions print is in the log at once.
+            env={"PYTHONUNBUFFERED": "1", **malloc_environ(), **os.environ},
             pass_fds=(fd, log),
             start_new_session=True,
         )

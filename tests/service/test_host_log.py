@@ -1,0 +1,40 @@
+"""The log of a host process: what functions print there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tundish as td
+from tundish.loader.service.host.host import host
+
+
+def talkative(i: Any) -> Any:
+    print(f"element {int(i)}", "." * 2000)  # noqa: T201 - what is tested
+    print(f"warned of {int(i)}", file=sys.stderr)  # noqa: T201 - as above
+    return i
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_functions_print_is_in_a_file_that_a_consumer_finds(
+    runtime: Path, workers: int
+) -> None:
+    options = td.Options()
+    options.workers = workers
+    ds = td.Dataset.range(1500).map(talkative).with_options(options)
+    with iter(host(ds, "prints", linger=0.0)) as it:
+        next(it)
+        assert it.log is not None
+        text = it.log.read_text()
+        assert "element 0 ." in text
+        assert "warned of 0\n" in text
+        with iter(host(ds, "prints", linger=0.0)) as other:
+            for _ in other:
+                continue
+        assert it.log.stat().st_size < 2 << 20
+        assert "warned of 1499\n" in it.log.read_text()
+        assert "element 0 ." not in it.log.read_text()
+    assert it.log is None
