@@ -1,0 +1,1 @@
+"""The trials, by what they try."""
