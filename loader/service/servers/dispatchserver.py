@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-import weakref
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.service.connections.calling import Calls
 from tundish.loader.service.connections.credentials import show_address
@@ -22,7 +21,12 @@ from tundish.loader.service.servers.configs import (
     seconds,
 )
 from tundish.loader.service.servers.joining import Joining, host_here
-from tundish.loader.service.servers.running import Running, numbered, reached_here, reached_there
+from tundish.loader.service.servers.running import (
+    StartedServer,
+    numbered,
+    reached_here,
+    reached_there,
+)
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.loop import DueCall, Loop
@@ -75,7 +79,7 @@ class DispatcherCalls(Calls):
         self.dispatching.close()
 
 
-class DispatchServer:
+class DispatchServer(StartedServer):
     """A dispatcher of the data service: it knows datasets, jobs, workers and who has which seats.
 
     It is in this process, in a thread of its own, and carries no elements. It ends when it is stopped, when it is left
@@ -111,6 +115,8 @@ class DispatchServer:
     'tcp'
     """
 
+    _what = "dispatcher"
+
     def __init__(
         self,
         config: DispatcherConfig | None = None,
@@ -120,15 +126,13 @@ class DispatchServer:
     ) -> None:
         self._config = config or DispatcherConfig()
         self._host_job = host_job
-        self._running: Running | None = None
         self._calls: DispatcherCalls | None = None
         if start:
             self.start()
 
     def start(self) -> None:
         """Start it; one that is started stays as it is."""
-        if self._running is not None:
-            self._running.check_not_stopped()
+        if self._began():
             return
         config, credentials = self._config, credentials_of(self._config)
         calls = DispatcherCalls(config)
@@ -139,9 +143,7 @@ class DispatchServer:
             calls.dispatching.close()
             raise
         self._calls = calls
-        self._running = running = Running(listener.address)
-        running.closes(listener.close)
-        weakref.finalize(self, running.stop)
+        running = self._runs(listener.address, listener.close)
         listener.start()
         reached = numbered((reached_there(host), listener.address[1]))
         agent = {"name": OWN, "address": list(reached), "cores": 0}
@@ -156,8 +158,7 @@ class DispatchServer:
 
     def stop(self) -> None:
         """Stop it; what is in its journal stays. Safe to call twice."""
-        if self._running is not None:
-            self._running.stop()
+        super().stop()
 
     @property
     def target(self) -> str:
@@ -177,21 +178,7 @@ class DispatchServer:
         """Return nothing: a dispatcher writes no snapshots here."""
         return []
 
-    def _stop(self) -> None:
-        self.stop()
-
     def _dispatching(self) -> Dispatching:
         self._started()
         assert self._calls is not None
         return self._calls.dispatching
-
-    def _started(self) -> Running:
-        if self._running is None:
-            raise RuntimeError("the dispatcher is not started; call start()")
-        return self._running
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()

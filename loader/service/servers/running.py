@@ -6,8 +6,9 @@ import os
 import signal
 import socket
 import threading
+import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from tundish.forked import renewed
 from tundish.loader.service.connections.dialing import resolve
@@ -47,6 +48,45 @@ class Running:
         while closing:
             closing.pop()()
         self.stopped.set()
+
+
+class StartedServer:
+    """A server that a user starts and stops: the part of it that dispatcher and worker have alike."""
+
+    _what = "server"
+    _running: Running | None = None
+
+    def stop(self) -> None:
+        """Stop it. Safe to call twice."""
+        if self._running is not None:
+            self._running.stop()
+
+    def _stop(self) -> None:
+        self.stop()
+
+    def _began(self) -> bool:
+        """Return True if it was started; raise if it was stopped since."""
+        if self._running is not None:
+            self._running.check_not_stopped()
+        return self._running is not None
+
+    def _runs(self, address: Address, close: Callable[[], object]) -> Running:
+        """Note that it runs, and what closes it when it is stopped or when nothing refers to it any more."""
+        self._running = running = Running(address)
+        running.closes(close)
+        weakref.finalize(self, running.stop)
+        return running
+
+    def _started(self) -> Running:
+        if self._running is None:
+            raise RuntimeError(f"the {self._what} is not started; call start()")
+        return self._running
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 def reached_here(address: Address) -> Address:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import weakref
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.connections.credentials import parse_address, show_address
@@ -18,14 +17,14 @@ from tundish.loader.service.servers.configs import (
     seconds,
 )
 from tundish.loader.service.servers.joining import Joining, host_here
-from tundish.loader.service.servers.running import Running, numbered, reached_there
+from tundish.loader.service.servers.running import Running, StartedServer, numbered, reached_there
 from tundish.shm.budget import usable_cores
 
 if TYPE_CHECKING:
     from tundish.loader.service.jobs.hosting import HostJob
 
 
-class WorkerServer:
+class WorkerServer(StartedServer):
     """A worker of the data service: it runs worker processes for the trainers that the dispatcher sends.
 
     It accepts connections in a thread of its own, and starts a process for each, which computes for one trainer;
@@ -56,12 +55,13 @@ class WorkerServer:
     this machine's processes can connect.
     """
 
+    _what = "worker"
+
     def __init__(
         self, config: WorkerConfig, start: bool = True, *, host_job: HostJob | None = None
     ) -> None:
         self._config = config
         self._host_job = host_job
-        self._running: Running | None = None
         self._agent: Agent | None = None
         self._joining: Joining | None = None
         if start:
@@ -69,8 +69,7 @@ class WorkerServer:
 
     def start(self) -> None:
         """Start it, and wait until the dispatcher knows it; one that is started stays as it is."""
-        if self._running is not None:
-            self._running.check_not_stopped()
+        if self._began():
             return
         config, credentials = self._config, credentials_of(self._config)
         host = config.host
@@ -80,10 +79,7 @@ class WorkerServer:
         machine = socket.gethostname()
         name = config.name or f"{machine}-{os.getpid()}-{secrets.token_hex(4)}"
         agent = Agent(host, config.port, credentials, name=name)
-        self._agent, self._running = agent, Running(agent.address)
-        running = self._running
-        running.closes(agent.close)
-        weakref.finalize(self, running.stop)
+        self._agent, running = agent, self._runs(agent.address, agent.close)
         try:
             agent.start()
             self._join_dispatcher(running, name, machine)
@@ -130,8 +126,7 @@ class WorkerServer:
 
     def stop(self) -> None:
         """Stop it, with its worker processes; trainers go on with others. Safe to call twice."""
-        if self._running is not None:
-            self._running.stop()
+        super().stop()
 
     @property
     def _address(self) -> str:
@@ -146,17 +141,3 @@ class WorkerServer:
     def _snapshot_task_progresses(self) -> list[Any]:
         """Return nothing: a worker writes no snapshots by itself here."""
         return []
-
-    def _stop(self) -> None:
-        self.stop()
-
-    def _started(self) -> Running:
-        if self._running is None:
-            raise RuntimeError("the worker is not started; call start()")
-        return self._running
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()

@@ -75,23 +75,21 @@ def _dispatcher(dispatcher: argparse.ArgumentParser) -> None:
         metavar="HOST[:PORT]",
         help="a worker that may join, in the order of static shares; give it for each (default: all may)",
     )
-    dispatcher.add_argument(
+    _time(
+        dispatcher,
         "--job-gc-timeout-ms",
-        type=_from(-1, "milliseconds, or -1 for never"),
-        metavar="MS",
-        help="forget a job that has had no consumers for so long; -1: never (default: 5 minutes)",
+        "forget a job that has had no consumers for so long; -1: never (default: 5 minutes)",
+        least=-1,
     )
-    dispatcher.add_argument(
+    _time(
+        dispatcher,
         "--job-gc-check-interval-ms",
-        type=_from(0, "milliseconds"),
-        metavar="MS",
-        help="between looks for such jobs (default: 10 minutes)",
+        "between looks for such jobs (default: 10 minutes)",
     )
-    dispatcher.add_argument(
+    _time(
+        dispatcher,
         "--worker-timeout-ms",
-        type=_from(0, "milliseconds"),
-        metavar="MS",
-        help="a worker that says nothing for so long is gone (default: 36 s)",
+        "a worker that says nothing for so long is gone (default: 36 s)",
     )
 
 
@@ -124,18 +122,18 @@ def _worker(worker: argparse.ArgumentParser) -> None:
         help="the seats that it offers (default: the cores that this process may use)",
     )
     worker.add_argument("--name", help="its name in lists (default: one that is nobody else's)")
-    worker.add_argument(
-        "--heartbeat-interval-ms",
-        type=_from(0, "milliseconds"),
-        metavar="MS",
-        help="between heartbeats (default: 12 s)",
-    )
-    worker.add_argument(
+    _time(worker, "--heartbeat-interval-ms", "between heartbeats (default: 12 s)")
+    _time(
+        worker,
         "--dispatcher-timeout-ms",
-        type=_from(0, "milliseconds"),
-        metavar="MS",
-        help="give up when the dispatcher does not answer for so long (default: 1 hour)",
+        "give up when the dispatcher does not answer for so long (default: 1 hour)",
     )
+
+
+def _time(command: argparse.ArgumentParser, name: str, text: str, *, least: int = 0) -> None:
+    """Add an argument in milliseconds; -1, where it is allowed, means never."""
+    what = "milliseconds, or -1 for never" if least < 0 else "milliseconds"
+    command.add_argument(name, type=_from(least, what), metavar="MS", help=text)
 
 
 def _from(least: int, what: str) -> Callable[[str], int]:
