@@ -129,7 +129,7 @@ class Dispatching:
             raise ValueError(f"a call {request['do']!r} with wrong fields: {error!r}") from error
 
     def left(self, caller: int) -> None:
-        """Take note that a connection has ended; who spoke by it has left, unless there soon is another."""
+        """Note that a connection has ended: its agent or trainer has left, unless it connects again soon."""
         self._parking.drop(caller)
         due = self._clock() + _RETURN_S
         for entry, speaker in self._speakers.items():
@@ -138,7 +138,7 @@ class Dispatching:
                 self._by(due)
 
     def _speaks(self, caller: int, left: pure.Entry) -> None:
-        """Take note that who may leave is there, and speaks by a connection."""
+        """Note that an agent or trainer is there, and the connection by which it speaks."""
         self._speakers[left] = caller
         self._leaving.pop(left, None)
 

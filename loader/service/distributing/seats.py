@@ -2,7 +2,7 @@
 
 A seat is asked of an agent, which starts a worker process and gives it the very connection; from then on the worker is
 one of the pool's. Dialling never waits: a seat that is sought is a descriptor among those that the pool waits for, and
-has no tasks. One that cannot be had is tried again elsewhere, and later.
+has no tasks. One that cannot be had is tried again, with another agent or later.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REST_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 _REFUSED_S = 5.0
 _NOBODY_S = 0.02
-"""Seconds between questions to the places while none can be dialled: each is one step of their own connection."""
+"""Seconds between looks at the places while no agent can be dialled; each look advances their own connection."""
 _LOOK_S = 0.25
 """Seconds between looks at workers elsewhere that have tasks."""
 

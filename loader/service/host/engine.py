@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tundish.loader.service.host.plan import HostedPlan
 
 _STARTS = 3
-"""So often in a row a host process may end before it has given an element."""
+"""Times in a row that a host process may end before it has given an element."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class _Skipped:
 class HostEngine(Engine):
     """An engine whose elements come from a host process.
 
-    Elements have numbers in their stream. The position after some of them are known, as *anchors*; the position after another is asked
-    of the host process, or made here from the last anchor before it.
+    Elements are numbered in their stream. Positions after some of them are known, as *anchors*. Any other position is asked of
+    the host process, or computed here from the last anchor before it.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class HostEngine(Engine):
     plan : HostedPlan
         The dataset.
     settings : HostSettings
-        Which host process, and how.
+        The host process's name, and how it treats consumers.
     fresh_seed : int or None
         The seed of an iterator at the beginning; None: the host process's.
 

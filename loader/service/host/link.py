@@ -1,7 +1,7 @@
 """A consumer's connection to a host process, and the parcels that it has views of.
 
-The connection outlives the iterator as long as somebody has a view: its end tells the host process that the slots may
-be used again.
+The connection outlives the iterator while a view exists: closing it tells the host process that the slots may be used
+again.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from tundish.loader.service.host.plan import HostedPlan
 
 ANSWERED_S = 120.0
-"""A host process that is there answers within this time, or the caller is told."""
+"""Seconds that a host process has to answer before it counts as ended."""
 _CLEARED_S = 1.0
 
 _open: set[HostLink] = set()
-"""The links of which somebody has views, or an iterator."""
+"""The links that an iterator uses, or whose memory has views."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class HostSettings:
     Parameters
     ----------
     name, lag, window, consumers, linger
-        As there.
+        The arguments of the same names.
     """
 
     name: str
@@ -93,7 +93,7 @@ class HostLink:
         self._slots: PrivateSlots | None = None
         self._leaving = False
         self._copied: set[int] = set()
-        # Roots die anywhere, in the middle of anything: their callback appends, and all else is done by `_collect`.
+        # Roots are collected at any point of the program: their callback only appends, and `_collect` does the rest.
         self._returned: deque[_SlotView] = deque()
         self._lock = threading.Lock()
         self._views: dict[int, list[_SlotView]] = {}
@@ -103,7 +103,7 @@ class HostLink:
     # -- beginning -----------------------------------------------------------------------------
 
     def welcome(self, plan: HostedPlan, timeout_s: float = ANSWERED_S) -> None:
-        """Introduce this process, and give the dataset if the host process has none.
+        """Introduce this process, and send the dataset if the host process has none.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class HostLink:
                 os.close(fd)
 
     def join(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Ask for elements from a position; return which stream it is, and the number of the next element."""
+        """Ask for elements from a position; return the stream and the number of the next element."""
         fd = scratch_file(json.dumps(asked).encode())
         try:
             self._tell({"do": "join"}, (fd,))
@@ -146,7 +146,7 @@ class HostLink:
         try:
             send_told(self._sock, message, fds)
         except (BrokenPipeError, ConnectionResetError):
-            return  # what the host process has still said comes first, or its end
+            return  # messages that it sent before it ended are still to be read
         except TimeoutError:
             raise HostEndedError(self._silent()) from None
 
@@ -235,7 +235,7 @@ class HostLink:
         """Drop what was written to views that are gone, and note that their parcels may be used again."""
         if os.getpid() != self._owner:
             return
-        # Nobody waits for the lock, since this may be the middle of a call that has it: who has it looks again.
+        # Never wait for the lock: this may run inside a call that holds it, and its holder looks again before it returns.
         while self._returned and self._lock.acquire(blocking=False):
             try:
                 while self._returned:
@@ -266,7 +266,7 @@ class HostLink:
     # -- the end -------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Want no more elements; the connection is closed when the last view is gone. Safe to call twice."""
+        """Ask for no more elements; close the connection when the last view is gone. Safe to call twice."""
         if os.getpid() != self._owner:
             self._close()
             return
@@ -274,7 +274,7 @@ class HostLink:
             return
         self._leaving = True
         if self._is_deserted():
-            # Killed, it has left its socket: nothing of it is to stay when its last consumer leaves.
+            # A killed host process leaves its socket behind: its last consumer removes it.
             with contextlib.suppress(OSError), HostFolder.open() as folder:
                 folder.remove_deserted(self._name, time.monotonic() + _CLEARED_S)
         self._collect()

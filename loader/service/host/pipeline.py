@@ -1,8 +1,8 @@
-"""One run of a dataset in a host process: what has been computed, and who still needs it.
+"""One run of a dataset in a host process: its computed elements, and the consumers that still need them.
 
-GatheredElements have numbers in their *stream*: one start (iteration, seeds, position) of the dataset. The *window* are the parcels
-that some consumer has not been sent. Marks after elements that consumers may ask a state of are kept,
-and turned into positions when somebody asks.
+Elements are numbered in their *stream*: one start (iteration, seeds, position) of the dataset. The *window* is the parcels
+that at least one consumer has not been sent. The engine's marks are kept for all elements whose state a consumer may ask for,
+and become positions when one does.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _ANCHOR_SHARE = 32
 
 
 class KnownPositions:
-    """The numbers of positions in a stream that somebody was told: a saved state is one of them.
+    """The numbers of positions in a stream that were sent to consumers: any of them may be in a saved state.
 
-    Who begins at one of them begins in the stream, and shares its pipelines.
+    A consumer that begins at one of them joins the stream, and shares its pipelines.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class HostPipeline:
 
     @property
     def is_full(self) -> bool:
-        """True if nobody may be computed for before the window is smaller."""
+        """True if nothing may be computed before the window is smaller."""
         return len(self._window) >= _MOST_PARCELS or self.nbytes >= self._limit
 
     def drop(self, needed: int, remembered: int) -> None:
@@ -197,7 +197,7 @@ class HostPipeline:
         return len(gathered) > 0
 
     def _settle(self, gathered: GatheredElements) -> bool:
-        """Bring what is not in shared memory there; return False to try again when consumers have let go of some."""
+        """Copy arrays from elsewhere into shared memory; return False to try again when consumers have released some."""
         nbytes, ring = gathered.loose_nbytes, self._ring
         if not nbytes:
             return True
@@ -215,7 +215,7 @@ class HostPipeline:
             return False
 
     def _anchor(self) -> Any:
-        """Return the position after the last element, if to say it costs little."""
+        """Return the position after the last element; None if positions would take too much of the time."""
         now = time.monotonic()
         if now - self._anchored < _ANCHOR_SHARE * self._anchor_s:
             return None

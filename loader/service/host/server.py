@@ -1,7 +1,7 @@
 """The host process: one poll loop that runs a dataset's pipelines and hands their elements to consumers.
 
-A consumer is one iterator of another process. What it holds stays leased until it says that it has let go, or until the
-kernel says that it is gone: its socket is closed, or its process has ended though a child of it keeps the socket.
+A consumer is one iterator in another process. Slots that it holds stay leased until it releases them, or until it is
+gone: its socket is closed, or its process has ended while a child of that process still has the socket open.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class HostServer:
     # -- the loop ------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Serve consumers until nobody has been there for as long as it lingers."""
+        """Serve consumers until there has been none for `linger` seconds."""
         while True:
             worked = self._work()
             if os.fstat(2).st_size > _LOG_BYTES:
@@ -115,7 +115,7 @@ class HostServer:
         return self._idle_since + lingers - time.monotonic()
 
     def _ends(self) -> bool:
-        """Give up the name; who has connected meanwhile finds a closed connection, and starts another."""
+        """Give up the name, unless a consumer has connected meanwhile; return True if the process may end."""
         with HostFolder.open() as folder, folder.locked(time.monotonic() + _FIRST_S):
             with contextlib.suppress(BlockingIOError):
                 self._accept()
@@ -173,7 +173,9 @@ class HostServer:
             raise
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                time.sleep(_LOOK_S)  # the connection stays, and so would the loop be busy with it
+                time.sleep(
+                    _LOOK_S
+                )  # the connection stays in the queue, and the loop would spin on it
             return
         try:
             pid = check_peer(sock)
@@ -191,7 +193,7 @@ class HostServer:
         self._idle_since = time.monotonic()
 
     def _hear(self, consumer: Attached) -> None:
-        """Take in what a consumer says; one that says what nobody says is disconnected."""
+        """Process a consumer's messages; a consumer that sends an invalid one is disconnected."""
         for _ in range(_HEARD_AT_ONCE):
             try:
                 data, fds = receive_packet(consumer.sock, socket.MSG_DONTWAIT)
@@ -242,7 +244,7 @@ class HostServer:
         elif do == "join" and consumer.welcomed and self._node is not None:
             self._join(consumer, json.loads(read_file(fds.pop(0))))
         else:
-            raise ValueError(f"{do!r} is nothing that is said here")
+            raise ValueError(f"a consumer sent {do!r}, which the host process does not know")
 
     def _let_go(self, consumer: Attached, number: int) -> None:
         consumer.holds.pop(number).holders.discard(consumer)
@@ -266,7 +268,7 @@ class HostServer:
             self._welcome(consumer)
 
     def _dataset(self, consumer: Attached, message: dict[str, Any], fds: list[int]) -> None:
-        """Take in the dataset of the first consumer."""
+        """Unpack the dataset that the first consumer sends."""
         if self._node is None:
             try:
                 settings, node = unpack(fds[0])
@@ -295,7 +297,7 @@ class HostServer:
             os.fchmod(ring.arena.fd, 0o400)  # nobody needs to open it again for writing
         asked = self._asked_window
         self._limit = budget // 2 if asked is None else parse_bytes(asked)
-        # The order must be one for all, and each consumer's state say how far it has come in it.
+        # All consumers share one order; each consumer's state is a position in it.
         ordered = Options()
         ordered.deterministic = True
         self._node = WithOptions(node, ordered)
@@ -338,7 +340,7 @@ class HostServer:
         consumer.send(Packet.of(("joined", told)))
 
     def _fresh_stream(self, consumer: Attached, start: dict[str, Any]) -> HostStream:
-        if start["seed"] is None:  # it has never been told: the first one's is everybody's
+        if start["seed"] is None:  # the first consumer's seed holds for all
             if self._seed is None:
                 self._seed = consumer.start["seed"] = first_seed()
             start["seed"] = self._seed
@@ -352,7 +354,7 @@ class HostServer:
         return stream
 
     def _stream_at(self, start: dict[str, Any]) -> tuple[HostStream, int]:
-        """Return the stream in which a position is known, with its number; a new one if there is none."""
+        """Return the stream that has a position, and the number of the next element there; a new stream if none has it."""
         position = start["position"]
         seeds = {key: start[key] for key in ("iteration", "seed", "graph_seed")}
         for stream in self._streams.values():
@@ -369,7 +371,7 @@ class HostServer:
     # -- work ----------------------------------------------------------------------------------
 
     def _work(self) -> bool:
-        """Send what is there and compute what is missing; return True if something changed."""
+        """Send computed parcels and compute missing ones; return True if something changed."""
         worked = False
         for consumer in self._consumers:
             if consumer.stream is not None and not consumer.leaving:
@@ -386,7 +388,7 @@ class HostServer:
         return worked
 
     def _assign(self, consumer: Attached, stream: HostStream) -> None:
-        """Choose the pipeline that has a consumer's next element, or will: the one that is furthest."""
+        """Choose the pipeline for a consumer: of those that have or will have its next element, the one furthest on."""
         wanted = consumer.wanted
         able = [each for each in stream.pipelines if each.reaches(wanted) and each.fault is None]
         if able:
@@ -416,7 +418,7 @@ class HostServer:
         consumer.pipeline = made
 
     def _stop(self, consumer: Attached, packet: Packet) -> None:
-        """Tell a consumer why nothing more comes; it may ask again from where it is."""
+        """Send a consumer the reason why nothing more comes; it may join again at its position."""
         consumer.send(packet)
         consumer.leaving, consumer.pipeline = True, None
 
@@ -441,7 +443,7 @@ class HostServer:
         consumer.out += 1
         consumer.holds[parcel.number] = parcel
         parcel.holders.add(consumer)
-        # Who keeps much is to copy what comes: else it would take the memory of all.
+        # A consumer that keeps many batches has to copy the next ones, so that slots stay free for the others.
         kept = sum(each.nbytes for each in consumer.holds.values())
         if kept > self._limit // 2 and len(consumer.holds) > _CREDIT + 1:
             consumer.send(Packet.of(("copy", parcel.number)))
@@ -454,7 +456,7 @@ class HostServer:
         )
 
     def _run(self, stream: HostStream, pipeline: HostPipeline) -> bool:
-        """Compute for a pipeline, if somebody waits for it; close it when nobody reads it."""
+        """Compute a parcel if a consumer waits for one; close the pipeline when no consumer reads it."""
         readers = [each for each in self._consumers if each.pipeline is pipeline]
         if not readers:
             stream.pipelines.remove(pipeline)
@@ -477,7 +479,7 @@ class HostServer:
         pipeline.drop(needed, min(each.taken for each in readers))
 
     def _make_room(self, pipeline: HostPipeline, readers: list[Attached]) -> bool:
-        """Let those who lag and may skip go on later; return False if somebody has to be waited for."""
+        """Move the slowest consumers past the oldest parcel; return False if one of them may not skip."""
         last = [each for each in readers if each.wanted == min(one.wanted for one in readers)]
         if not all(each.skips for each in last):
             return False
@@ -491,7 +493,7 @@ class HostServer:
         return not pipeline.is_full
 
     def _fault(self, stream: HostStream, pipeline: HostPipeline, readers: list[Attached]) -> None:
-        """Tell the readers of a pipeline that it cannot go on: they ask again from where they are."""
+        """Send a pipeline's error to its readers; they may join again at their positions."""
         assert pipeline.fault is not None
         packet = Packet.of(("fault", dumps_exception(pipeline.fault)))
         for each in readers:
@@ -531,7 +533,7 @@ def _shorten_log() -> None:
 
 
 def _be_one_for_all() -> None:
-    """Take what all ranks of this machine have: a launcher divides cores and memory by their number."""
+    """Use the cores and memory of all ranks of this machine, which a launcher has divided among them."""
     if local_ranks() > 1:
         with contextlib.suppress(AttributeError, OSError):
             os.sched_setaffinity(0, range(os.cpu_count() or 1))

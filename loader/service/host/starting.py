@@ -1,4 +1,4 @@
-"""Starting of host processes: whoever finds none of a name starts one, and nobody's child it is."""
+"""Starting of host processes: the first consumer of a name starts one, detached from the consumer's own process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tundish.loader.service.host.link import HostSettings
     from tundish.loader.service.host.plan import HostedPlan
 
-_STARTS = 6  # of host processes that end before they answer: others may be killing them
+_STARTS = 6  # attempts, when each host process ends before it answers
 _SHOWN = 4096
 
 
@@ -36,9 +36,9 @@ def attach(
     Parameters
     ----------
     plan, settings
-        The dataset, and which host process it is.
+        The dataset, and the name and settings of the host process.
     asked : dict or None
-        From where elements are wanted, as for `HostLink.join`; None: only the process is wanted.
+        The position from which elements are wanted, as for `HostLink.join`; None only makes sure that the process runs.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def attach(
                 return link, joined
         told = _last_lines(log)
         raise HostEndedError(
-            f"the host process {settings.name!r} could not be had in {_STARTS} attempts: {problem}"
+            f"the host process {settings.name!r} could not be reached in {_STARTS} attempts: {problem}"
             + (f"; it wrote:\n{told}" if told else "")
         )
     finally:
@@ -89,7 +89,7 @@ def attach(
 def _started(
     folder: HostFolder, settings: HostSettings, log: int, deadline: float
 ) -> socket.socket | None:
-    """Start a host process and connect to it, unless somebody else has been faster."""
+    """Start a host process and connect to it, unless another consumer has started it meanwhile."""
     with folder.locked(deadline):
         sock = folder.connect(settings.name)
         if sock is None:
@@ -99,7 +99,7 @@ def _started(
 
 
 def start_host(folder: HostFolder, settings: HostSettings, log: int) -> None:
-    """Start a host process that has the socket of a name; the caller has the folder's lock."""
+    """Start a host process that listens on the socket of a name; the caller holds the folder's lock."""
     told = {"window": settings.window, "linger": settings.linger, "consumers": settings.consumers}
     with folder.listen(settings.name) as listener:
         fd = listener.fileno()
@@ -108,7 +108,7 @@ def start_host(folder: HostFolder, settings: HostSettings, log: int) -> None:
             f"main({fd},{log},{settings.name!r},{json.dumps(told)!r})"
         )
         *argv, code = command(interpreter(), import_path(), statement)
-        # A child of nobody: who started it may end before the others, and waits for no child.
+        # Detached by a second fork: the consumer that started it may end first, and never has to reap it.
         process = subprocess.Popen(
             [*argv, f"import os;os.fork() and os._exit(0);{code}"],
             stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Starting and ending, as both servers of the service do it, and the addresses by which they are reached."""
+"""Start and end of the service's servers, and the addresses by which they are reached."""
 
 from __future__ import annotations
 
