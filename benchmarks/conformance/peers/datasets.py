@@ -17,8 +17,8 @@ NOT_PROMISED = {"order": "documented: shards are divided among workers", "resume
 
 def open(pipe: Any) -> Any:
     data = Dataset.from_dict({"i": range(pipe.n)})
+    data = data if pipe.seed is None else data.shuffle(seed=pipe.seed)  # whole, not in a buffer
     data = data.to_iterable_dataset(num_shards=min(pipe.n, 6))
-    data = data if pipe.seed is None else data.shuffle(seed=pipe.seed, buffer_size=pipe.n)
     data = split_dataset_by_node(data, pipe.rank, pipe.ranks) if pipe.ranks > 1 else data
     data = data.map(lambda row: {"x": pipe.function(row["i"])}, remove_columns="i")
     bound = {"timeout": 2} if pipe.law == "hang" else {}

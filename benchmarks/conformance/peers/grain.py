@@ -33,7 +33,7 @@ def resume(pipe: Any, path: str) -> Any:
 
 
 def write(path: str, rows: list[bytes]) -> None:
-    writer = ArrayRecordWriter(path, "group_size:1")
+    writer = ArrayRecordWriter(path, "uncompressed,group_size:1")
     [writer.write(row) for row in rows]
     writer.close()
 
