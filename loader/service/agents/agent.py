@@ -304,7 +304,7 @@ class Seats(Role):
         self._changed()
 
     def _launcher(self, threads: int) -> Launcher:
-        """Return this agent's own launcher, whose news nobody else takes in."""
+        """Return this agent's own launcher, whose reports only this agent reads."""
         current = self._launchers.get(threads)
         if current is not None:
             self._pump(threads)

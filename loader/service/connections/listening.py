@@ -49,7 +49,7 @@ _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 @dataclass
 class Accepted:
-    """A connection of one who has proved the token.
+    """A connection whose dialer has proved the token.
 
     Attributes
     ----------
@@ -272,7 +272,7 @@ class Listener:
             self._add(sock, show_address(place[:2]))
 
     def _short(self, error: OSError) -> None:
-        """Accept nothing for a moment: the poll would say at once, and again, that somebody is there."""
+        """Accept nothing for a moment: a waiting connection would wake the poll again at once."""
         self._complaints.say(
             "short",
             f"{self._here()} cannot accept connections: {os.strerror(error.errno or 0)}; it tries again "
@@ -307,7 +307,7 @@ class Listener:
         self._advance(each)
 
     def _sweep(self) -> None:
-        """Close who takes too long; tell who waits that it still does."""
+        """Close connections that take too long; tell the waiting ones that they still wait."""
         now = time.monotonic()
         for each in list(self._incoming):
             if each.parked:

@@ -130,7 +130,7 @@ class DispatcherClient:
         RuntimeError
             It could not be started.
         TimeoutError
-            Nobody serves it yet.
+            No process serves it yet.
         """
         until = time.monotonic() + wait_s
         while True:

@@ -51,7 +51,7 @@ class JobCreated:
 
 @dataclass(frozen=True)
 class JobForgotten:
-    """A job that nobody used for long enough."""
+    """A job that has had no consumers for long enough."""
 
     name: str
 
@@ -82,7 +82,7 @@ class AgentHeard:
     host: str = ""
     versions: tuple[str, ...] = ()
     told: str = ""
-    """Its address as it was configured, perhaps with a name; `address` has a number, which nobody has to look up."""
+    """Its address as it was configured, perhaps with a name; `address` has a number, which needs no look-up."""
     serves: Mapping[str, Served] = field(default_factory=dict)
 
 
@@ -123,7 +123,7 @@ class JobUsed:
 
 @dataclass(frozen=True)
 class JobPlaced:
-    """An agent that was asked to serve a job; None: it has failed, and nobody is asked any more."""
+    """An agent that was asked to serve a job; None if it has failed, so that no agent is asked now."""
 
     name: str
     agent: str | None

@@ -37,7 +37,7 @@ _RETURN_S = 1.0
 """Seconds that an agent or trainer whose connection has ended has to dial again before it counts as gone."""
 
 _SETTLED_S = 5.0
-"""A dispatcher that has begun takes nobody's seats away for so long: agents dial it anew within a second or two."""
+"""Seconds after its start in which a dispatcher takes no seats away: agents connect again within a second or two."""
 
 _LOOK_S = 1.0
 """Between looks for agents that are silent."""
@@ -390,7 +390,7 @@ class Dispatching:
             self._wake()
 
     def tick(self) -> float:
-        """Do what is due: seats, silent agents, jobs that nobody uses, calls whose time is up.
+        """Do what is due: seats, silent agents, jobs without consumers, calls whose time is up.
 
         Returns
         -------

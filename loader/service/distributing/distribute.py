@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class ShardingPolicy(IntEnum):
     """A rule for how the machines of a service divide a dataset: tf.data's, with its values.
 
-    OFF: not at all; each has a copy of its own. DYNAMIC: whoever is free takes what comes next; the order is the dataset's.
+    OFF: not at all; each has a copy of its own. DYNAMIC: a free machine takes the next elements; the order is the dataset's.
     FILE: by input files; DATA: by elements; FILE_OR_DATA: by files where that can be, else by elements; HINT: at
     ``shard(SHARD_HINT, SHARD_HINT)``.
     """

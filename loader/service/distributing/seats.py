@@ -317,7 +317,7 @@ class SeatRecruiting:
         return [peer]
 
     def _failed(self, seeking: Seeking, error: OSError) -> None:
-        """Leave an agent alone for a while; raise if all of them have refused and there is nobody else."""
+        """Leave an agent alone for a while; raise if all agents have refused and there is no worker."""
         now, address = time.monotonic(), seeking.address
         _, times = self._rests.get(address, (0.0, 0))
         seeking.until = now

@@ -1,6 +1,6 @@
 """The folder in which the host processes of a user listen, each at a socket with its name.
 
-Whoever finds nobody listening makes the socket, and starts a process that has it. All of this happens under a
+A consumer that finds no process listening makes the socket, and starts a process that inherits it. All of this happens under a
 lock of the folder itself, so nothing is left behind: no lock file, no process id. A socket whose process was
 killed refuses connections, and is replaced.
 """
@@ -129,7 +129,7 @@ class HostFolder:
         return f"/proc/self/fd/{self.fd}/{name}.sock"
 
     def connect(self, name: str) -> socket.socket | None:
-        """Connect to a host process; None if nobody listens.
+        """Connect to a host process; None if none listens.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class HostFolder:
         return sock
 
     def listen(self, name: str) -> socket.socket:
-        """Make the socket of a name at which nobody listens; the caller has the lock."""
+        """Make the socket of a name that no process listens on; the caller holds the lock."""
         self.remove(name)
         sock = packet_socket()
         try:
@@ -161,12 +161,12 @@ class HostFolder:
         return sock
 
     def remove(self, name: str) -> None:
-        """Remove a socket, if it is there; the caller has the lock and knows that nobody listens."""
+        """Remove a socket, if it exists; the caller holds the lock and knows that no process listens on it."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{name}.sock", dir_fd=self.fd)
 
     def remove_deserted(self, name: str, deadline: float) -> None:
-        """Remove the socket of a process that was killed; one at which somebody listens stays."""
+        """Remove the socket of a process that was killed; keep one that a process listens on."""
         with self.locked(deadline):
             found = self.connect(name)
             if found is None:

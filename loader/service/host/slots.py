@@ -1,4 +1,4 @@
-"""A consumer's view of a host process's arena: private, so that what it writes nobody else sees.
+"""A consumer's view of a host process's arena: private, so that its writes reach no other process.
 
 The arena is mapped once, privately, from a descriptor that is open for reading alone. A page that is only read is the
 host process's own, one that is written to becomes a copy of this process. Before the host process is told that a slot's

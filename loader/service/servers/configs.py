@@ -33,7 +33,7 @@ class DispatcherConfig:
         The workers that may join, as ``"host"``, ``"host:port"`` or ``"host:%port%"``, in the order in which they are
         numbered where shares are static. By default all may join.
     job_gc_check_interval_ms : int, optional
-        The time between looks for jobs that nobody uses; by default ten minutes.
+        The time between looks for jobs without consumers; by default ten minutes.
     job_gc_timeout_ms : int, optional
         The time without consumers after which a job is forgotten; by default five minutes, and -1 means never.
     worker_timeout_ms : int, optional
@@ -104,7 +104,7 @@ class WorkerConfig:
     cores : int, optional
         The number of worker processes that trainers may have here together; ours. By default the cores of this process.
     name : str, optional
-        The name by which the dispatcher knows it; ours. By default one that is nobody else's.
+        The name by which the dispatcher knows it; ours. By default a unique one.
     token_file : str, optional
         The file of the token that all of a service know; ours. By default ``TUNDISH_SERVICE_TOKEN_FILE``, else the
         user's own on this machine.

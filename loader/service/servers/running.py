@@ -100,7 +100,7 @@ def reached_there(host: str) -> str:
 
 
 def numbered(address: Address) -> Address:
-    """Return an address with a number for its host, which nobody has to look up; as it is, if it is not known here."""
+    """Return an address with its host as a number, which needs no look-up; unchanged if this machine cannot resolve it."""
     try:
         place = resolve(address)[1]
     except OSError:

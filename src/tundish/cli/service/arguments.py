@@ -121,7 +121,7 @@ def _worker(worker: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the seats that it offers (default: the cores that this process may use)",
     )
-    worker.add_argument("--name", help="its name in lists (default: one that is nobody else's)")
+    worker.add_argument("--name", help="its name in lists (default: a unique one)")
     _time(worker, "--heartbeat-interval-ms", "between heartbeats (default: 12 s)")
     _time(
         worker,
