@@ -7,7 +7,7 @@
 #   make test-torch     the tests against real PyTorch (its CPU build, where pip finds one), in .venv-torch
 #   make test-bridges   the tests of the bridges to JAX, Orbax and TensorFlow, in .venv-jax and .venv-tensorflow
 #   make test-services  the tests against real servers on this machine alone (S3 over HTTP, PostgreSQL, Ray), in .venv-services
-#   make test-gallery   each program of examples/gallery, killed and continued; its notebook; the guides from other loaders
+#   make test-gallery   each program of examples/gallery, killed and continued, and its notebook
 #   make bench   the benchmarks, each with its bounds measured in the same run
 #   make docs    the guide and the reference as a site in docs/_build; a broken link fails
 #   make clean   remove the virtual environments and all caches
