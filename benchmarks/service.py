@@ -5,7 +5,7 @@ process that sends 38.5 MB on and on to another, which receives them into memory
 received into slots; making one is a copy of 64 rows.
 
 Claims: at least three quarters of the bound's speed, at most 0.8 s of CPU a GB for both ends and the making, 60,000 elements of
-4 KB a second, and the first element of 8 workers within 0.2 s, with agents that have served before.
+4 KB a second, 20,000 small elements of a shared job a second, and the first element of 8 workers within 0.2 s, with agents that have served before.
 """
 
 from __future__ import annotations
@@ -28,13 +28,17 @@ import psutil
 from common import Report, arguments
 
 from tundish import Dataset
+from tundish.loader.run.iterator import Iterator as Elements
 from tundish.loader.run.pool.crew import crew_of
 from tundish.loader.service.connections.credentials import Address, Credentials
 from tundish.loader.service.distributing.seats import remote_recruiting
+from tundish.loader.service.jobs.consuming import FixedPlace, consume
+from tundish.loader.service.jobs.jobserver import Dealing
 
 BATCH, ROW = 64, (3, 224, 224)
 BATCH_BYTES = BATCH * int(np.prod(ROW)) * 4
 ROWS, WORKERS, MANY = 128, 2, 8
+JOB_BYTES = (8, 4096, 65536)
 ENDLESS = 1 << 40
 TOKEN = b"a token of a benchmark on loopback"
 
@@ -45,6 +49,20 @@ from tundish.loader.service.connections.credentials import Credentials
 with Agent("127.0.0.1", 0, Credentials(sys.argv[1].encode())) as agent:
     print(agent.address[1], flush=True)
     agent.serve()
+"""
+
+
+JOB = """
+import sys
+import numpy as np
+from tundish import Dataset
+from tundish.loader.service.connections.credentials import Credentials
+from tundish.loader.service.jobs.jobserver import JobServer
+rows = np.zeros((64, int(sys.argv[2])), np.uint8)
+dataset = Dataset.range(1 << 40).map(lambda index: rows[index % 64])
+with JobServer(dataset, credentials=Credentials(sys.argv[1].encode()), workers=0) as server:
+    print(server.address[1], flush=True)
+    sys.stdin.read()
 """
 
 
@@ -68,6 +86,7 @@ def main() -> int:
     report = Report("service", "Workers behind TCP connections", given)
     rows = np.random.default_rng(0).random((ROWS, *ROW), np.float32)
     plain, large, small, first = [], [], [], []
+    shared: dict[int, list[float]] = {nbytes: [] for nbytes in JOB_BYTES}
     with agents(2) as places:
         first_element(places)
         for _ in range(given.rounds):
@@ -75,6 +94,8 @@ def main() -> int:
             large.append(batches(places, rows, given.seconds))
             small.append(elements(places, given.seconds))
             first.append(first_element(places))
+            for nbytes, rates in shared.items():
+                rates.append(dealt(nbytes, given.seconds))
     rate = [gb_s for gb_s, _ in plain], [gb_s for gb_s, _, _ in large]
     report.table(
         "38.5 MB",
@@ -94,6 +115,20 @@ def main() -> int:
         least=True,
         show="{:,.0f}".format,
     )
+    report.claim(
+        "elements of 8 bytes of a shared job a second",
+        20_000,
+        statistics.median(shared[8]),
+        least=True,
+        show="{:,.0f}".format,
+    )
+    report.table(
+        "a shared job with one consumer",
+        [
+            ["bytes of an element", "elements/s", "MB/s"],
+            *([f"{n:,}", f"{statistics.median(r):,.0f}", f"{statistics.median(r) * n / 1e6:,.1f}"] for n, r in shared.items()),
+        ],
+    )  # fmt: skip
     report.claim(
         "seconds to the first element of 8 workers",
         0.2,
@@ -155,6 +190,38 @@ def elements(places: Places, seconds: float) -> float:
                 next(iterator)
             count += 100
         return count / (time.perf_counter() - began)
+
+
+@contextlib.contextmanager
+def job(nbytes: int) -> Iterator[Address]:
+    """Serve a shared job, in a process of its own, whose elements have so many bytes."""
+    command = [sys.executable, "-c", JOB, TOKEN.decode(), str(nbytes)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            yield "127.0.0.1", int(server.stdout.readline())
+        finally:
+            server.kill()
+
+
+def dealt(nbytes: int, seconds: float) -> float:
+    """Return how many elements of a shared job its only consumer has a second."""
+    with job(nbytes) as address:
+        place = FixedPlace(address, Places.credentials)
+        plan = Dataset.range(ENDLESS)._node  # noqa: SLF001 - our own
+        node = consume(plan, place, "job", Dealing())
+        with Elements(node) as iterator:
+            for _ in range(2000):
+                next(iterator)
+            began, count = time.perf_counter(), 0
+            while time.perf_counter() - began < seconds:
+                for _ in range(100):
+                    next(iterator)
+                count += 100
+            return count / (time.perf_counter() - began)
 
 
 def first_element(places: Places) -> float:

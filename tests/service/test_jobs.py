@@ -17,18 +17,19 @@ import pytest
 import tundish as td
 from tundish.errors import CheckpointError
 from tundish.loader.run.iterator import Iterator
-from tundish.loader.service.jobs.claims import Claim, Common, Holding
-from tundish.loader.service.jobs.job import (
-    DealtElement,
+from tundish.loader.service.jobs.claims import Claim, Common
+from tundish.loader.service.jobs.holding import Holding
+from tundish.loader.service.jobs.job import SharedJob
+from tundish.loader.service.jobs.merging import merge_claims
+from tundish.loader.service.jobs.ranges import holds, within
+from tundish.loader.service.jobs.requests import (
+    DealtElements,
     Declined,
     ElementRequest,
     JoinAnew,
     NothingMore,
     NothingYet,
-    SharedJob,
 )
-from tundish.loader.service.jobs.merging import merge_claims
-from tundish.loader.service.jobs.ranges import holds, within
 
 N = 40
 LEASE_S = 10.0
@@ -147,6 +148,8 @@ class Run:
 
     def add(self, name: str, state: Any = None, got: Any = ()) -> None:
         trainer = Trainer(Holding(name, self.random.randrange(1, 4)), got=list(got))
+        for _ in range(self.random.choice([0, 50, 500])):  # one that asks for several at once
+            trainer.holding.used(0.0)
         if state is not None:
             trainer.holding.load(Claim.from_json(json.loads(state)))
         self.trainers[name] = trainer
@@ -161,6 +164,7 @@ class Run:
         if holding.ready and self.random.random() < 0.7:
             number, value = holding.deliver()
             trainer.got.append((number, shown(value)))
+            holding.used(self.random.choice([0.0, 0.004, 0.1]))
             return
         if trainer.cut or trainer.ended:
             return
@@ -176,12 +180,13 @@ class Run:
             else:
                 self.refused(answer)
             return
-        request = holding.request() if holding.wants and not holding.waiting else None
-        ask = ElementRequest(request, holding.received, holding.kept)
+        asks = holding.wants and not holding.waiting
+        ask = holding.request() if asks else holding.report()
+        request = ask.request
         answer = self.job.ask(name, trainer.life, ask)
         if request is not None and self.random.random() < 0.3:  # it is asked twice
             same = self.job.ask(name, trainer.life, ask)
-            assert getattr(answer, "number", None) == getattr(same, "number", None)
+            assert getattr(answer, "elements", None) == getattr(same, "elements", None)
         if self.lost(trainer):
             return
         match answer:
@@ -191,10 +196,12 @@ class Run:
             case JoinAnew():
                 trainer.holding.joined = False
                 return
-            case DealtElement(number, value, told):
+            case DealtElements(elements, told):
                 assert request is not None
-                self.came[name].add(number)
-                holding.came(request, number, value, told)
+                assert 1 <= len(elements) <= ask.most
+                self.counts["elements with others"] += len(elements) - 1
+                self.came[name].update(number for number, _ in elements)
+                holding.came(request, elements, told)
             case NothingMore():
                 holding.ended = True
             case NothingYet():
@@ -409,6 +416,7 @@ def test_nothing_is_missing_and_nothing_comes_twice(rounds: bool) -> None:
 
     assert counts["job crashes"] > 40
     assert counts["killed, back with its state"] > 20
+    assert counts["elements with others"] > 100
 
 
 @pytest.mark.thorough
@@ -505,23 +513,23 @@ def test_a_consumer_that_comes_back_after_its_lease_goes_on() -> None:
         job.made(order.turn, value)
 
     for _ in range(2):  # the job hears that 0 has come, and not that 1 has
-        request = a.request()
-        ask = ElementRequest(request, a.received, a.kept)
+        ask = a.request()
         answer = job.ask("a", "a", ask)
-        assert isinstance(answer, DealtElement)
-        a.came(request, answer.number, answer.value, answer.told)
+        assert isinstance(answer, DealtElements)
+        assert ask.request is not None
+        a.came(ask.request, answer.elements, answer.told)
         a.heard(ask.received)
     job.cut("a", "a", 0.0)
     assert a.deliver() == (0, "x")
     assert not a.ready  # somebody else may get it, once the lease has run out
     job.tick(1.0)
-    taken = job.ask("b", "b", ElementRequest(b.request(), 0, 0))
-    assert isinstance(taken, DealtElement)
-    assert taken.number == 1
+    taken = job.ask("b", "b", b.request())
+    assert isinstance(taken, DealtElements)
+    assert [number for number, _ in taken.elements] == [1]
 
     assert job.join(a.claim(), "a again", 2.0) is None
     a.join()
-    answer = job.ask("a", "a again", ElementRequest(a.request(), a.received, a.kept))
-    assert isinstance(answer, DealtElement)
-    assert answer.number == 2
+    answer = job.ask("a", "a again", a.request())
+    assert isinstance(answer, DealtElements)
+    assert [number for number, _ in answer.elements][:1] == [2]
     assert isinstance(job.ask("a", "a", ElementRequest(None, 0, 0)), Declined)

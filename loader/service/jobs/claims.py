@@ -6,9 +6,8 @@ delivery. So that it stays small, it says so from a *low* on only: everything be
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tundish.loader.protocols.state_parsing import (
@@ -21,7 +20,7 @@ from tundish.loader.protocols.state_parsing import (
     shown,
     within,
 )
-from tundish.loader.service.jobs.ranges import Ranges, numbers_of, of_numbers, union
+from tundish.loader.service.jobs.ranges import Ranges, union
 from tundish.loader.service.jobs.ranges import within as inside
 
 
@@ -176,155 +175,3 @@ def _name(value: Any, where: str) -> str:
 
 Told = tuple[Common, Ranges]
 """A base, and what the consumer itself has had from its low on where that is lower than before."""
-
-Mark = tuple[Common, Any, int]
-"""A base, the numbers delivered from its low on as a chain, and how many requests were delivered."""
-
-
-class Holding:
-    """A consumer's side of a job: what it asks for, holds and has delivered.
-
-    An element that has come is delivered only when the job has heard of that: then it is the consumer's for good, and
-    nobody else's if the consumer is cut off.
-
-    Parameters
-    ----------
-    consumer : str
-        The consumer's name.
-    ahead : int
-        How many elements are asked for, or held, at most.
-    """
-
-    def __init__(self, consumer: str, ahead: int = 2) -> None:
-        self.consumer, self.ahead = consumer, ahead
-        self.base = Common()
-        self.ended = self.joined = False
-        self._chain: Any = None
-        self._hand: deque[tuple[int, int, Any, Told | None]] = deque()
-        self._asked = self._received = self._acked = self._delivered = 0
-        self._kept: int | None = None  # up to which request the newest state goes, if one was taken
-
-    # -- what is said to the job ----------------------------------------------------------------
-
-    def claim(self) -> Claim:
-        """Return what to join with. All that is not the consumer's own by now is given up."""
-        self._hand = deque(held for held in self._hand if held[0] < self._acked)
-        self._asked = self._received = self._acked
-        self.joined = self.ended = False
-        hand = tuple((request, number) for request, number, _, _ in self._hand)
-        return Claim(self.consumer, self.base, self._had(), hand)
-
-    def join(self) -> None:
-        """Take in that the job has heard the claim."""
-        self.joined = True
-
-    @property
-    def wants(self) -> bool:
-        """True if another element is to be asked for now."""
-        waiting = self._asked - self._received
-        return self.joined and not self.ended and waiting + len(self._hand) < self.ahead
-
-    @property
-    def owes(self) -> bool:
-        """True if the job is to hear of what has come, so that it may be delivered."""
-        return self.joined and self._acked < self._received
-
-    @property
-    def waiting(self) -> int:
-        """The number of requests without an answer."""
-        return self._asked - self._received
-
-    def request(self) -> int:
-        """Return the number of the next request."""
-        self._asked += 1
-        return self._asked - 1
-
-    def unasked(self) -> None:
-        """Take back the last request: it was answered that there is nothing yet."""
-        self._asked -= 1
-
-    @property
-    def received(self) -> int:
-        """The number of requests whose elements have come."""
-        return self._received
-
-    @property
-    def kept(self) -> int:
-        """The number of requests whose elements are in the newest state, or are delivered where none was taken."""
-        return self._delivered if self._kept is None else self._kept
-
-    # -- what the job says ----------------------------------------------------------------------
-
-    def came(self, request: int, number: int, value: Any, told: Told | None = None) -> None:
-        """Take in an element; one that has come before is passed over."""
-        if request == self._received < self._asked:
-            self._received += 1
-            self._hand.append((request, number, value, told))
-
-    def heard(self, received: int) -> None:
-        """Take in that the job has heard of the elements of so many requests."""
-        self._acked = max(self._acked, min(received, self._received))
-
-    # -- what is delivered ----------------------------------------------------------------------
-
-    @property
-    def ready(self) -> bool:
-        """True if an element may be delivered."""
-        return bool(self._hand) and self._hand[0][0] < self._acked
-
-    @property
-    def done(self) -> bool:
-        """True if the job has ended for this consumer."""
-        return self.ended and not self._hand
-
-    def deliver(self) -> tuple[int, Any]:
-        """Return the next element, with its number."""
-        request, number, value, told = self._hand.popleft()
-        if told is not None:
-            self._rebase(*told)
-        self._chain = (number, self._chain)
-        self._delivered = request + 1
-        return number, value
-
-    def _rebase(self, base: Common, own: Ranges) -> None:
-        if base.state is None:  # it has not changed
-            base = replace(base, at=self.base.at, state=self.base.state)
-        numbers = dict.fromkeys(n for n in _unchained(self._chain) if n >= base.low)
-        self.base, self._chain = base, None
-        for number in (*reversed(numbers), *(n for n in numbers_of(own) if n not in numbers)):
-            self._chain = (number, self._chain)
-
-    def _had(self) -> Ranges:
-        return of_numbers(_unchained(self._chain))
-
-    # -- state ----------------------------------------------------------------------------------
-
-    def mark(self) -> Mark:
-        """Return where the last delivered element left the consumer."""
-        return self.base, self._chain, self._delivered
-
-    def dump(self, mark: Mark) -> dict[str, Any]:
-        """Return a mark as JSON; the job hears of it with the next request."""
-        base, chain, delivered = mark
-        self._kept = max(delivered, self._kept or 0)
-        return Claim(self.consumer, base, of_numbers(_unchained(chain))).to_json()
-
-    def load(self, claim: Claim) -> None:
-        """Go to what `dump` gave."""
-        self.consumer = claim.consumer or self.consumer
-        self.base, self._chain = claim.base, None
-        for first, stop in claim.had:
-            for number in range(first, stop):
-                self._chain = (number, self._chain)
-        self._hand.clear()
-        self.ended = self.joined = False
-        self._asked = self._received = self._acked = self._delivered = 0
-        self._kept = 0
-
-
-def _unchained(chain: Any) -> list[int]:
-    numbers = []
-    while chain is not None:
-        number, chain = chain
-        numbers.append(number)
-    return numbers

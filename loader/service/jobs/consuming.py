@@ -10,7 +10,7 @@ import time
 import warnings
 import weakref
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.errors import CheckpointError
@@ -21,8 +21,9 @@ from tundish.loader.run.state import describe_plan
 from tundish.loader.service.connections.calling import Caller, Outstanding
 from tundish.loader.service.connections.dialing import Refused
 from tundish.loader.service.connections.loop import READ, WRITE
-from tundish.loader.service.jobs.claims import Claim, Common, Holding, Told, read_ranges
-from tundish.loader.service.jobs.elements import read
+from tundish.loader.service.jobs.claims import Claim, Common, Told, read_ranges
+from tundish.loader.service.jobs.elements import parted, read
+from tundish.loader.service.jobs.holding import Holding
 from tundish.loader.service.jobs.jobserver import ROLE, Dealing
 from tundish.loader.service.jobs.merging import OP
 from tundish.tracebacks import callers_level
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.items import Failure, Made
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.service.connections.credentials import Address, Credentials
+    from tundish.loader.service.jobs.requests import ElementRequest
     from tundish.loader.watch.watch import StageMeter
 
 AHEAD = 4
@@ -169,15 +171,18 @@ class Consumed:
         name = node.consumer or f"{socket.gethostname()}-{secrets.token_hex(6)}"
         self._holding = Holding(name, node.ahead)
         self._joining: Outstanding | None = None
-        self._asked: deque[tuple[int, Outstanding]] = deque()
+        self._asked: deque[tuple[int | None, Outstanding]] = deque()
         self._saying: Outstanding | None = None  # only what has come
         self._gone_since: float | None = None
         self._look_at = 0.0  # when the job's server is looked for again
+        self._left = 0.0  # when the last element was handed out
         self._box: list[Caller] = []  # so that dropping this ends the connection
         weakref.finalize(self, _hang_up, self._box)
 
     def next(self) -> Made | Failure:
         holding = self._holding
+        if self._left:
+            holding.used(time.monotonic() - self._left)
         while not holding.ready:
             if holding.done:
                 self._leave(_GOODBYE_S)
@@ -187,7 +192,9 @@ class Consumed:
         number, blobs = holding.deliver()
         item = read(blobs, number)
         self._meter.elements += 1
-        self._advance()  # the next ones are on their way while this one is used
+        if holding.wants:
+            self._advance()  # the next ones are on their way while this one is used
+        self._left = time.monotonic()
         return item
 
     # -- the connection -------------------------------------------------------------------------
@@ -200,18 +207,26 @@ class Consumed:
         holding = self._holding
         if not holding.joined and self._joining is None:
             self._join(caller)
-        self._ask(caller)
-        caller.advance()
+        while True:
+            self._ask(caller)
+            caller.advance()
+            if not self._take_in_all():
+                return  # all that has come is taken in, and what follows from it is sent
+
+    def _take_in_all(self) -> bool:
+        """Take in the answers that have come; return True if there were any."""
+        found = False
         if self._joining is not None and self._joining.done:
+            found = True
             self._joined()
         if self._saying is not None and self._saying.done:
+            found = True
             said, self._saying = self._saying, None
             self._take_in(None, said)
         while self._asked and self._asked[0][1].done:
+            found = True
             self._take_in(*self._asked.popleft())
-        if holding.joined:
-            self._ask(caller)
-            caller.advance()
+        return found
 
     def _connection(self) -> Caller | None:
         """Return the connection, to where the job is served now; None if nobody serves it yet."""
@@ -298,14 +313,10 @@ class Consumed:
     def _ask(self, caller: Caller) -> None:
         holding = self._holding
         while holding.wants:
-            number = holding.request()
-            self._asked.append((number, self._begun(caller, number)))
+            request = holding.request()
+            self._asked.append((request.request, _begun(caller, request)))
         if holding.owes and not holding.ready and self._saying is None:
-            self._saying = self._begun(caller, None)
-
-    def _begun(self, caller: Caller, number: int | None) -> Outstanding:
-        received, kept = self._holding.received, self._holding.kept
-        return caller.begin("ask", again=False, request=number, received=received, kept=kept)
+            self._saying = _begun(caller, holding.report())
 
     def _take_in(self, number: int | None, request: Outstanding) -> None:
         holding = self._holding
@@ -322,7 +333,8 @@ class Consumed:
         if "ended" in fields:
             holding.ended = True
         elif number is not None:
-            holding.came(number, fields["number"], blobs, _told(fields["told"]))
+            elements = list(zip(fields["numbers"], parted(fields["sizes"], blobs), strict=True))
+            holding.came(number, elements, _told(fields["told"]), sum(map(len, blobs)))
             if "skipped" in fields:
                 warnings.warn(
                     f"trainer {holding.consumer!r} was too slow for {fields['skipped']} elements of job "
@@ -380,6 +392,10 @@ def _told(told: Any) -> Told | None:
     if told is None:
         return None
     return Common.from_json(told[0]), read_ranges({"own": told[1]}, "own")
+
+
+def _begun(caller: Caller, request: ElementRequest) -> Outstanding:
+    return caller.begin("ask", again=False, **asdict(request))
 
 
 def _hang_up(box: list[Caller]) -> None:

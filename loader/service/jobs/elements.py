@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,30 @@ def read(blobs: Blobs, ref: int) -> Made | Failure:
         for key in keys
     ]
     return Made(ref, unflatten(tree, leaves))
+
+
+def joined(elements: Sequence[Blobs]) -> tuple[list[list[int]], Blobs]:
+    """Return how `parted` takes apart what is sent for several elements, and that: one blob, or those of a single one."""
+    if len(elements) == 1:
+        return [], elements[0]
+    return [[len(blob) for blob in blobs] for blobs in elements], [
+        b"".join(chain.from_iterable(elements))
+    ]
+
+
+def parted(sizes: Sequence[Sequence[int]], blobs: Blobs) -> list[Blobs]:
+    """Return the blobs of each element, in memory of its own."""
+    if not sizes:
+        return [blobs]
+    elements: list[Blobs] = []
+    view, at = memoryview(blobs[0]), 0
+    for each in sizes:
+        parts = []
+        for nbytes in each:
+            parts.append(bytearray(view[at : at + nbytes]))
+            at += nbytes
+        elements.append(parts)
+    return elements
 
 
 def _key(leaf: Any) -> tuple[np.dtype, tuple[int, ...]] | None:

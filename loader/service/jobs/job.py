@@ -13,76 +13,31 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from tundish.loader.service.jobs.claims import Claim, Common, Told
 from tundish.loader.service.jobs.ranges import Ranges, numbers_of, of_numbers, size, within
+from tundish.loader.service.jobs.requests import (
+    MOST_ANSWER_BYTES,
+    Answer,
+    DealtElements,
+    Declined,
+    ElementRequest,
+    JoinAnew,
+    NothingMore,
+    NothingYet,
+)
 
 _FREE, _SOMEBODY = 0, 1
 _MOST_OWNERS = 1 << 22
 _MOST_FRESH = 1 << 16
 _MOST_STATES = 64
 _FIRST = -1  # the request of what a consumer had when it joined
-
-
-@dataclass(frozen=True)
-class ElementRequest:
-    """A request of a consumer.
-
-    Parameters
-    ----------
-    request : int or None
-        The number of the request; None only says what follows.
-    received : int
-        The elements of so many requests have come.
-    kept : int
-        The elements of so many are in the consumer's newest state.
-    """
-
-    request: int | None
-    received: int
-    kept: int
-
-
-@dataclass(frozen=True)
-class DealtElement:
-    """An element, what the consumer may know by now, and how many elements it was too slow for."""
-
-    number: int
-    value: Any
-    told: Told | None = None
-    skipped: int = 0
-
-
-@dataclass(frozen=True)
-class NothingYet:
-    """Nothing can be given yet: ask again. `heard`: what the request said has been taken in."""
-
-    heard: bool = True
-
-
-@dataclass(frozen=True)
-class NothingMore:
-    """Nothing more will come."""
-
-
-@dataclass(frozen=True)
-class JoinAnew:
-    """The job knows nothing of this consumer: it is to join with what it has had."""
-
-
-@dataclass(frozen=True)
-class Declined:
-    """The consumer cannot take part; `why` is for its user."""
-
-    why: str
-
-
-Answer = DealtElement | NothingYet | NothingMore | JoinAnew | Declined
 
 
 @dataclass(frozen=True)
@@ -110,7 +65,7 @@ class MakeOrder:
 @dataclass
 class _Member:
     life: str
-    given: dict[int, int] = field(default_factory=dict)  # request -> number
+    given: dict[int, tuple[int, ...]] = field(default_factory=dict)  # request -> numbers
     fresh: deque[tuple[int, int]] = field(default_factory=deque)  # had, but in no state yet
     told: Common | None = None
     until: float | None = None  # its lease, when it is not connected
@@ -348,7 +303,7 @@ class SharedJob:
         member = self.members.get(consumer)
         if member is None:
             return
-        for number in member.given.values():
+        for number in chain.from_iterable(member.given.values()):
             self._out.pop(number, None)
             self._offer(number)
         member.given.clear()
@@ -437,7 +392,7 @@ class SharedJob:
     # -- elements -------------------------------------------------------------------------------
 
     def ask(self, consumer: str, life: str, ask: ElementRequest) -> Answer:
-        """Answer a request; the same request again is answered with the same element."""
+        """Answer a request; the same request again is answered with the same elements."""
         member = self.members.get(consumer)
         if member is None:
             return JoinAnew()
@@ -452,37 +407,44 @@ class SharedJob:
         self._hear(consumer, member, ask)
         if ask.request is None:
             return NothingYet()
-        number = member.given.get(ask.request)
-        if number is None:
-            number = self._choose(consumer)
-            if number is None:
+        numbers = member.given.get(ask.request)
+        if numbers is None:
+            numbers = tuple(self._choose(consumer, ask.most))
+            if not numbers:
                 if not self._is_over(consumer, member):
                     return NothingYet()
                 self._ended = True
                 return NothingMore()
-            member.given[ask.request] = number
-            self._out[number] = consumer
-        return DealtElement(number, self._values[number][0], self._tell(consumer, member))
+            member.given[ask.request] = numbers
+            self._out.update(dict.fromkeys(numbers, consumer))
+        elements = tuple((number, self._values[number][0]) for number in numbers)
+        return DealtElements(elements, self._tell(consumer, member))
 
     def _hear(self, consumer: str, member: _Member, ask: ElementRequest) -> None:
         """Take in which elements have come, and which are in a state."""
         me = self._index(consumer)
         for request in sorted(r for r in member.given if r < ask.received):
-            number = member.given.pop(request)
-            del self._out[number]
-            self._take(number, me)
-            self._fresh.add(number)
-            member.fresh.append((request, number))
+            for number in member.given.pop(request):
+                del self._out[number]
+                self._take(number, me)
+                self._fresh.add(number)
+                member.fresh.append((request, number))
         fresh = member.fresh
         while fresh and (fresh[0][0] < ask.kept or len(fresh) > _MOST_FRESH):
             self._fresh.discard(fresh.popleft()[1])
         self._advance()
 
-    def _choose(self, consumer: str) -> int | None:
+    def _choose(self, consumer: str, most: int) -> Iterator[int]:
+        """Yield the numbers of elements for a request: what is ready, within the bounds of an answer."""
         key = int(consumer) if self.rounds is not None else 0
-        if self._is_ready(key):
-            return heapq.heappop(self._ready[key])
-        return None
+        nbytes = 0
+        for count in range(most):
+            if not self._is_ready(key):
+                return
+            nbytes += self._values[self._ready[key][0]][1]
+            if count and nbytes > MOST_ANSWER_BYTES:
+                return
+            yield heapq.heappop(self._ready[key])
 
     def _is_ready(self, key: int) -> bool:
         """Return True if there is an element to give; one before it that is made again comes first."""
@@ -551,6 +513,8 @@ class SharedJob:
         wanted = min(least, default=self._frontier)
         if not least and self._total is not None and self._frontier >= self._total:
             return None
+        if wanted == self._position:
+            return MakeOrder(self._turn, wanted)
         at = max((at for at in self._states if at <= wanted), default=0)
         if self._position is None or wanted < self._position or at > self._position:
             self._turn += 1

@@ -23,16 +23,15 @@ from tundish.loader.service.connections.calling import Answer, Calls, Later
 from tundish.loader.service.connections.credentials import Address, Credentials
 from tundish.loader.service.connections.listening import Listener
 from tundish.loader.service.jobs.claims import Claim, Told
-from tundish.loader.service.jobs.elements import written, written_error
-from tundish.loader.service.jobs.job import (
-    DealtElement,
+from tundish.loader.service.jobs.elements import joined, written, written_error
+from tundish.loader.service.jobs.job import MakeOrder, SharedJob
+from tundish.loader.service.jobs.requests import (
+    DealtElements,
     Declined,
     ElementRequest,
     JoinAnew,
-    MakeOrder,
     NothingMore,
     NothingYet,
-    SharedJob,
 )
 from tundish.loader.service.jobs.window import SharedWindow
 from tundish.shm.budget import default_budget
@@ -217,6 +216,7 @@ class JobServer:
                 workers=self._workers,
                 most_bytes=self._most_bytes,
                 again=self._again,
+                soon=self._loop.soon,
             )
         declined = served.join(claim, str(caller))
         if declined is not None:
@@ -262,6 +262,7 @@ class ServedIteration:
         workers: int | None,
         most_bytes: int,
         again: bool,
+        soon: Callable[[Callable[[], object]], object],
     ) -> None:
         self._maker = _ElementMaker(dataset, iteration, workers)
         now = time.monotonic()
@@ -272,7 +273,9 @@ class ServedIteration:
         else:
             self._job = SharedJob(rounds=dealing.consumers, again=again, now=now, **bounds)  # type: ignore[arg-type]
         self.computed = 0
+        self._soon = soon  # has the listener's thread call a function
         self._parked: list[_Parked] = []
+        self._answering = False  # the listener's thread is about to
         self._changed = threading.Condition()
         self._ending = False
         self._failed: BaseException | None = None
@@ -343,8 +346,10 @@ class ServedIteration:
             case NothingYet(heard):
                 if request.request is not None or not heard:
                     return None
-            case DealtElement(number, blobs, told, skipped):
-                fields |= {"request": request.request, "number": number, "told": _told(told)}
+            case DealtElements(elements, told, skipped):
+                sizes, blobs = joined([blobs for _, blobs in elements])
+                fields |= {"numbers": [number for number, _ in elements], "sizes": sizes}
+                fields["told"] = _told(told)
                 if skipped:
                     fields["skipped"] = skipped
                 return fields, blobs
@@ -359,6 +364,7 @@ class ServedIteration:
     def _go_on(self) -> None:
         """Answer whom something can be given by now, and let the iterator's thread look."""
         self._changed.notify_all()
+        self._answering = False
         waiting: set[str] = set()
         still = []
         for parked in self._parked:
@@ -369,6 +375,11 @@ class ServedIteration:
             else:
                 parked.later.answer(*answer)
         self._parked = still
+
+    def _answer_parked(self) -> None:
+        """Answer with all that was made while the listener's thread woke up: one answer has several elements then."""
+        with self._changed:
+            self._go_on()
 
     # -- the iterator, in its own thread --------------------------------------------------------
 
@@ -385,7 +396,9 @@ class ServedIteration:
                 with self._changed:
                     tell(self._job)
                     self.computed = maker.computed
-                    self._go_on()
+                    if self._parked and not self._answering:
+                        self._answering = True
+                        self._soon(self._answer_parked)
         except BaseException as error:  # noqa: BLE001 - whatever it is, consumers are to hear of it
             if self._ending:
                 return
@@ -483,8 +496,9 @@ def _told(told: Told | None) -> Any:
 
 
 def _request_of(fields: Mapping[str, Any]) -> ElementRequest:
-    request, received, kept = (fields.get(name) for name in ("request", "received", "kept"))
-    for value in (received, kept, 0 if request is None else request):
-        if type(value) is not int or value < 0:
-            raise ValueError(f"a request of {request!r}, {received!r}, {kept!r}")
-    return ElementRequest(request, received, kept)  # type: ignore[arg-type]  # looked at above
+    given = {name: fields.get(name) for name in ("request", "received", "kept", "most")}
+    for name, value in given.items():
+        optional = name == "request" and value is None
+        if not optional and (type(value) is not int or value < 0):
+            raise ValueError(f"{name} of a request is {value!r}, not an integer from 0 on")
+    return ElementRequest(**given)  # type: ignore[arg-type]  # looked at above

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tundish.loader.service.jobs.claims import Claim, Common
-from tundish.loader.service.jobs.job import (
+from tundish.loader.service.jobs.job import MakeOrder
+from tundish.loader.service.jobs.requests import (
+    MOST_ANSWER_BYTES,
     Answer,
-    DealtElement,
+    DealtElements,
     Declined,
     ElementRequest,
     JoinAnew,
-    MakeOrder,
     NothingMore,
     NothingYet,
 )
@@ -25,7 +26,7 @@ _MOST_STATES = 64
 class _Trainer:
     life: str
     cursor: int
-    given: dict[int, int] = field(default_factory=dict)  # request -> number
+    given: dict[int, range] = field(default_factory=dict)  # request -> numbers
     skipped: int = 0  # and not told yet
     told: int = -1  # at which number the state stood that it knows
     until: float | None = None
@@ -33,7 +34,7 @@ class _Trainer:
     @property
     def first(self) -> int:
         """The first number that it may ask for."""
-        return min(self.given.values(), default=self.cursor)
+        return min((numbers.start for numbers in self.given.values()), default=self.cursor)
 
 
 class SharedWindow:
@@ -132,7 +133,7 @@ class SharedWindow:
     # -- elements -------------------------------------------------------------------------------
 
     def ask(self, consumer: str, life: str, ask: ElementRequest) -> Answer:
-        """Answer a request; the same request again is answered with the same element, as long as there is one."""
+        """Answer a request; the same request again is answered with the same elements, as long as they are there."""
         reader = self.members.get(consumer)
         if reader is None:
             return JoinAnew()
@@ -143,17 +144,29 @@ class SharedWindow:
         self._trim()
         if ask.request is None:
             return NothingYet()
-        number = reader.given.get(ask.request, reader.cursor)
-        if number < self._first and not self._waits:
-            reader.skipped += self._first - number
-            number = self._first
-        if number not in self._values:
-            over = self._total is not None and number >= self._total
+        given = reader.given.get(ask.request, range(reader.cursor, reader.cursor + ask.most))
+        first = given.start
+        if first < self._first and not self._waits:
+            reader.skipped += self._first - first
+            first = self._first
+        if first not in self._values:
+            over = self._total is not None and first >= self._total
             return NothingMore() if over else NothingYet()
-        reader.given[ask.request] = number
-        reader.cursor = max(reader.cursor, number + 1)
+        numbers = range(first, self._stop(first, max(given.stop, first + 1)))
+        reader.given[ask.request] = numbers
+        reader.cursor = max(reader.cursor, numbers.stop)
         skipped, reader.skipped = reader.skipped, 0
-        return DealtElement(number, self._values[number][0], self._tell(reader, number), skipped)
+        elements = tuple((number, self._values[number][0]) for number in numbers)
+        return DealtElements(elements, self._tell(reader, first), skipped)
+
+    def _stop(self, first: int, stop: int) -> int:
+        """Return where an answer ends that begins with an element, within the bounds of an answer."""
+        nbytes = self._values[first][1]
+        for number in range(first + 1, stop):
+            nbytes += self._values.get(number, (None, MOST_ANSWER_BYTES + 1))[1]
+            if nbytes > MOST_ANSWER_BYTES:
+                return number
+        return stop
 
     def _tell(self, reader: _Trainer, number: int) -> Any:
         at = max((at for at in self._states if at <= number), default=None)
@@ -190,6 +203,8 @@ class SharedWindow:
                 return None
         elif ahead > self._most // 4:
             return None
+        if self._frontier == self._position:
+            return MakeOrder(self._turn, self._frontier)
         at = max((at for at in self._states if at <= self._frontier), default=0)
         if self._position is None or self._frontier < self._position or at > self._position:
             self._turn += 1

@@ -1,0 +1,80 @@
+"""Requests of consumers to a job, and its answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tundish.loader.service.jobs.claims import Told
+
+MOST_ANSWER_BYTES = 1 << 18
+"""An answer has one element, or several of at most so many bytes together."""
+
+
+@dataclass(frozen=True)
+class ElementRequest:
+    """A request of a consumer.
+
+    Parameters
+    ----------
+    request : int or None
+        The number of the request; None only says what follows.
+    received : int
+        The elements of so many requests have come.
+    kept : int
+        The elements of so many are in the consumer's newest state.
+    most : int
+        The largest number of elements in the answer.
+    """
+
+    request: int | None
+    received: int
+    kept: int
+    most: int = 1
+
+
+@dataclass(frozen=True)
+class DealtElements:
+    """Elements for one request.
+
+    Parameters
+    ----------
+    elements : tuple of (int, object)
+        The number and value of each.
+    told : Told, optional
+        News about what all consumers have received.
+    skipped : int
+        The number of elements that this consumer was too slow for.
+    """
+
+    elements: tuple[tuple[int, Any], ...]
+    told: Told | None = None
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class NothingYet:
+    """Nothing can be given yet: ask again. `heard`: what the request said has been taken in."""
+
+    heard: bool = True
+
+
+@dataclass(frozen=True)
+class NothingMore:
+    """Nothing more will come."""
+
+
+@dataclass(frozen=True)
+class JoinAnew:
+    """The job knows nothing of this consumer: it is to join with what it has had."""
+
+
+@dataclass(frozen=True)
+class Declined:
+    """The consumer cannot take part; `why` is for its user."""
+
+    why: str
+
+
+Answer = DealtElements | NothingYet | NothingMore | JoinAnew | Declined
