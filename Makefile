@@ -39,8 +39,12 @@ unexport PYTHONDONTWRITEBYTECODE
 STAMP := $(VENV)/installed-$(shell echo "$$(pwd -P) $(PYTHON)" | cksum | cut -d' ' -f1)
 IDENTITY := import sys; print(sys.version, sys.base_prefix)
 
-.PHONY: venv demo test fast thorough test-torch test-bridges test-gallery test-services check bench docs clean
-.DEFAULT_GOAL := test
+.PHONY: help venv demo test fast thorough test-torch test-bridges test-gallery test-services check bench docs clean
+.DEFAULT_GOAL := help
+
+# The comment that this file begins with.
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
 
 venv: $(STAMP)
 

@@ -21,11 +21,11 @@ from tundish.loader.plan.node import (
     walk,
     why_unnumbered,
 )
-from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.raised import element_error
 from tundish.spec import DatasetSpec, Nested
 
 if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.iterator import Iterator
 
 _OF_ITERATORS = frozenset(
@@ -440,11 +440,14 @@ class Dataset(Methods, Nested):
         return first.get_value()
 
     def __repr__(self) -> str:
-        chain = " -> ".join(describe(node) for node in main_line(self._node))
-        return f"<Dataset {chain}; {show_cardinality(self._node.cardinality)}>"
+        from tundish.loader.plan.describing import one_line  # noqa: PLC0415 - see `iterator`
+
+        return f"<Dataset {one_line(self._node)}; {show_cardinality(self._node.cardinality)}>"
 
     def _repr_html_(self) -> str:
         import html  # noqa: PLC0415 - see `iterator`
+
+        from tundish.loader.plan.describing import show_params  # noqa: PLC0415 - see `iterator`
 
         spec = html.escape(str(self._spec)) if self._spec is not None else "not yet asked for"
         rows = "".join(
@@ -465,31 +468,6 @@ _PLAN = b"tundish plan 1\n"
 def _rebuild(cls: type[Dataset], node: Operator, counted: bool) -> Dataset:
     ds = cls._of(node)
     return ds if counted else ds._as_element()  # noqa: SLF001 - ours
-
-
-def main_line(node: Operator) -> list[Operator]:
-    """Return the chain of nodes that ends here, up to its source or to a node with several inputs."""
-    line = [node]
-    while isinstance(line[-1], Unary) and line[-1].inputs:
-        line.append(line[-1].up)
-    return line[::-1]
-
-
-def show_params(node: Operator) -> str:
-    """A node's arguments in one line."""
-    parts = []
-    for key, value in node.params().items():
-        shown = value["function"] if isinstance(value, dict) and "function" in value else value
-        parts.append(f"{key}={shown}")
-    return ", ".join(parts)
-
-
-def describe(node: Operator) -> str:
-    """``batch(size=4)``, and for a join what it joins."""
-    if len(node.inputs) > 1:
-        ups = ", ".join(" -> ".join(map(describe, main_line(up))) for up in node.inputs)
-        return f"{node.label}[{ups}]"
-    return f"{node.label}({show_params(node)})"
 
 
 def show_cardinality(count: int) -> str:

@@ -108,7 +108,9 @@ def test_a_misspelt_name_is_an_attribute_error() -> None:
 
 
 def test_dir_shows_the_public_names() -> None:
-    assert set(tundish.__all__) <= set(dir(tundish))
+    assert {*dir(tundish)} == {*tundish.__all__, "__version__"}
+    assert {*dir(tundish.io)} == {*tundish.io.__all__}
+    assert {*dir(tundish.data)} == {*tundish.data.__all__}
 
 
 def test_every_error_is_tried() -> None:

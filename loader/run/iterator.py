@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Self
 from tundish.errors import CheckpointError, OutOfRangeError
 from tundish.loader.operators.options import judged_options
 from tundish.loader.plan.checks import check_count, check_word
-from tundish.loader.plan.node import check_workers, global_seed, walk
+from tundish.loader.plan.node import (
+    INFINITE_CARDINALITY,
+    check_workers,
+    global_seed,
+    walk,
+    why_unnumbered,
+)
 from tundish.loader.protocols import probes
 from tundish.loader.protocols.context import Context, draw_seed
 from tundish.loader.protocols.items import End
@@ -93,6 +99,7 @@ class Iterator:
         self._executor = executor or self._options.executor or "process"
         self._lock = threading.RLock()
         self._closed = self._ended = False
+        self._fresh = position is None  # all that it has given was given here
         self._doubt = False
         self._resume: tuple[Any] | None = None
         self._tuning: Tuning | None = None
@@ -295,6 +302,48 @@ class Iterator:
         """True if the interpreter's exit has closed the engine: nothing else does without closing this."""
         return not (self._finalizer.alive or self._closed or self._ended)
 
+    def __len__(self) -> int:
+        """Return the number of elements that remain, if none of them fails.
+
+        Raises
+        ------
+        TypeError
+            It is not known before they have come, or there is no end.
+        """
+        with self._lock:
+            if self._ended or self._closed:
+                return 0
+            root = self._engine.context.root
+            if root.cardinality == INFINITE_CARDINALITY:
+                raise TypeError("this iterator has no end, and so no length")
+            if root.cardinality < 0:
+                why = why_unnumbered(root)
+                raise TypeError(f"how many elements remain is not known before they have come{why}")
+            if root.positional:
+                return root.cardinality - root.contract(self._position())
+            if not self._fresh:
+                raise TypeError(
+                    "how many elements remain is not known: the state that was loaded does not say how many had come"
+                )
+            stats = self.stats
+            if stats.errors:
+                raise TypeError("how many elements remain is not known after one that has failed")
+            return root.cardinality - stats.elements
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        from tundish.loader.plan.describing import one_line  # noqa: PLC0415
+
+        stats = self.stats
+        try:
+            left = f", {len(self):,} remain" if not self._closed else ""
+        except TypeError:
+            left = ""
+        told = "closed" if self._closed else f"{stats.workers} workers"
+        return f"<Iterator {one_line(self._plan)}; {stats.elements:,} delivered{left}; {told}>"
+
     def get_next(self) -> Any:
         """Return the next element.
 
@@ -434,6 +483,7 @@ class Iterator:
     def _go_to(self, state: dict[str, Any]) -> None:
         # No call before it is in doubt: interrupted from there on, it goes to the state with the next call.
         self._ready, self._left = (), 0
+        self._fresh = state["position"] is None
         self._earlier = self._reporter = None
         self._iteration, self._base_seed = state["iteration"], state["seed"]
         self._graph_seed = state["graph_seed"]

@@ -267,6 +267,11 @@ class Stats:
     counters: Mapping[str, int] = field(default_factory=dict)
     tuned: tuple[tuple[float, int], ...] = ()
 
+    def _repr_html_(self) -> str:
+        from tundish.loader.watch.table import html_of  # noqa: PLC0415 - in notebooks alone
+
+        return html_of(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {each.name: _told(getattr(self, each.name)) for each in fields(self)}

@@ -198,4 +198,4 @@ if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

@@ -58,4 +58,4 @@ if not TYPE_CHECKING:  # as in `tundish`
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

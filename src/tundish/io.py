@@ -48,3 +48,7 @@ __all__ = [
     "parse_tensor",
     "serialize_tensor",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
