@@ -20,7 +20,7 @@ DATASET = {
     "batches": """batch padded_batch ragged_batch sparse_batch batch_by_cost pack unbatch rebatch
         window group_by_window group_by_reducer bucket_by_sequence_length unique
         rejection_resample""",
-    "storing": "cache snapshot save load",
+    "storing": "cache snapshot save load write_arrow write_parquet",
     "a dataset": """element_spec cardinality options with_options fingerprint as_numpy_iterator __len__ __bool__
         __getitem__ __iter__ __repr__ _repr_html_ to_bytes from_bytes""",
     "measuring": "latency_stats bytes_produced_stats",

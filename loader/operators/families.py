@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tundish.loader.operators.sorting import SortingMethods
     from tundish.loader.operators.sources import SourceMethods
     from tundish.loader.operators.tables import TableMethods
+    from tundish.loader.operators.tablewriting import TableWritingMethods
     from tundish.loader.operators.taking import TakingMethods
     from tundish.loader.operators.uniqueness import UniquenessMethods
     from tundish.loader.operators.windows import WindowMethods
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
         CacheMethods,
         SnapshotMethods,
         SavingMethods,
+        TableWritingMethods,
         MeasuringMethods,
         OptionsMethods,
     ):
@@ -136,6 +138,7 @@ _FAMILIES = {
     "sorting.SortingMethods": "sort_within",
     "sources.SourceMethods": "from_tensors from_tensor_slices from_list from_source",
     "tables.TableMethods": "from_arrow from_pandas",
+    "tablewriting.TableWritingMethods": "write_arrow write_parquet",
     "taking.TakingMethods": "take_while",
     "uniqueness.UniquenessMethods": "unique",
     "windows.WindowMethods": "window",

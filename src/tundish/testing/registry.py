@@ -54,6 +54,8 @@ NOT_OPERATORS = frozenset(
         "save",
         "to_bytes",
         "with_options",
+        "write_arrow",
+        "write_parquet",
     }
 )
 """Public names of `Dataset` that are no operator of a plan."""

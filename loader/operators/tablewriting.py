@@ -1,0 +1,250 @@
+"""write_parquet, write_arrow: the elements as files of tables, in a folder that is there once it is complete."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tundish.formats.bytes.sink import open_sink
+from tundish.formats.tables.writing import table_of
+from tundish.loader.plan.checks import check_callable, check_count
+from tundish.loader.plan.node import INFINITE_CARDINALITY
+from tundish.loader.protocols.fluent import Fluent
+
+if TYPE_CHECKING:
+    from tundish.formats.bytes.sink import FileSink
+
+Progress = Callable[[int], Any]
+
+
+class TableWritingMethods(Fluent):
+    """Methods of `Dataset` that write tables."""
+
+    def iterator(self) -> Any:
+        """Iterate with options of its own."""
+        raise NotImplementedError
+
+    def cardinality(self) -> int:
+        """Return the number of elements, as far as the plan tells."""
+        raise NotImplementedError
+
+    def write_parquet(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        rows_per_file: int = 1_000_000,
+        rows_per_group: int = 10_000,
+        compression: str = "snappy",
+        progress: Progress | None = None,
+    ) -> list[str]:
+        """Write the elements to Parquet files now, for `ParquetDataset`.
+
+        Parameters
+        ----------
+        folder : path
+            A local folder that does not exist, or is empty. It appears when all files are complete.
+        rows_per_file, rows_per_group : int
+            The number of rows of each file, and of each row group in it.
+        compression : str
+            As for ``pyarrow.parquet.ParquetWriter``: "snappy", "zstd", "none", ...
+        progress : callable, optional
+            Called with the number of rows written so far, after each row group.
+
+        Returns
+        -------
+        list of str
+            The paths of the files, in order: ``part-00000.parquet``, ...
+
+        Raises
+        ------
+        FileExistsError
+            There is something in the folder.
+        SpecError
+            An element is no dict, or not of the types of those before it.
+        ValueError
+            The dataset is endless.
+        OSError
+            The files cannot be written.
+        Exception
+            The first element that failed, as itself.
+
+        Notes
+        -----
+        Not in tf.data. An element is a dict of numbers, str, bytes, times, one-dimensional arrays, arrays of one shape, and
+        dicts of such; for other elements there is `save`. Elements are computed as in any iteration, in workers if the
+        dataset has some. Whatever is raised, nothing remains. A process that is killed leaves a hidden folder
+        ``.tundish-*.tmp`` beside `folder`, and never `folder` itself.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     ds = td.Dataset.range(5).map(lambda x: {"x": x, "word": f"w{x}"})
+        ...     paths = ds.write_parquet(Path(home, "rows"), rows_per_file=3)
+        ...     len(paths), td.ParquetDataset(paths)[4]
+        (2, {'x': np.int64(4), 'word': 'w4'})
+        """
+
+        def write(sink: FileSink, groups: Iterator[Any]) -> None:
+            file = pa.PythonFile(_Writable(sink), mode="w")
+            table = next(groups)
+            with pq.ParquetWriter(file, table.schema, compression=compression) as writer:
+                writer.write_table(table)
+                for following in groups:
+                    writer.write_table(following)
+
+        counts = check_counts(rows_per_file, rows_per_group)
+        return _write(self, folder, "parquet", write, counts=counts, progress=progress)
+
+    def write_arrow(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        rows_per_file: int = 1_000_000,
+        rows_per_group: int = 10_000,
+        progress: Progress | None = None,
+    ) -> list[str]:
+        """Write the elements to Arrow IPC files now, for `ArrowDataset`.
+
+        Parameters
+        ----------
+        folder, rows_per_file, rows_per_group, progress : optional
+            As for `write_parquet`; a group is a record batch.
+
+        Returns
+        -------
+        list of str
+            The paths of the files, in order: ``part-00000.arrow``, ...
+
+        Raises
+        ------
+        FileExistsError, SpecError, ValueError, OSError, Exception
+            As for `write_parquet`.
+
+        Notes
+        -----
+        Not in tf.data. As for `write_parquet`.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     ds = td.Dataset.range(5).map(lambda x: {"x": x * x})
+        ...     [int(row["x"]) for row in td.ArrowDataset(ds.write_arrow(Path(home, "rows")))]
+        [0, 1, 4, 9, 16]
+        """
+
+        def write(sink: FileSink, groups: Iterator[Any]) -> None:
+            file = pa.PythonFile(_Writable(sink), mode="w")
+            table = next(groups)
+            with pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+                for following in groups:
+                    writer.write_table(following)
+
+        counts = check_counts(rows_per_file, rows_per_group)
+        return _write(self, folder, "arrow", write, counts=counts, progress=progress)
+
+
+class _Writable:
+    """A sink as a file object for pyarrow."""
+
+    closed = False
+
+    def __init__(self, sink: FileSink) -> None:
+        self._sink = sink
+
+    def write(self, data: Any) -> int:
+        self._sink.write(data)
+        return len(memoryview(data))
+
+    def flush(self) -> None:
+        """Do nothing: what is not complete is seen by nobody."""
+
+    def close(self) -> None:
+        """Do nothing: the sink is closed by its owner."""
+
+
+def check_counts(rows_per_file: int, rows_per_group: int) -> tuple[int, int]:
+    """Check the arguments of these names."""
+    whole = check_count("rows_per_file", rows_per_file, least=1)
+    return whole, min(whole, check_count("rows_per_group", rows_per_group, least=1))
+
+
+def _write(
+    dataset: Any,
+    folder: str | os.PathLike[str],
+    suffix: str,
+    write: Callable[[FileSink, Iterator[Any]], None],
+    *,
+    counts: tuple[int, int],
+    progress: Progress | None,
+) -> list[str]:
+    """Write files to a folder aside, then rename that."""
+    if progress is not None:
+        check_callable("progress", progress)
+    if dataset.cardinality() == INFINITE_CARDINALITY:
+        raise ValueError("a dataset that does not end cannot be written: take(n) of it")
+    target = Path(os.path.realpath(os.fspath(folder)))
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise FileExistsError(
+            f"{target} exists and is not an empty folder; name another one, or remove it"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.with_name(f".tundish-{secrets.token_hex(8)}.tmp")
+    aside.mkdir()
+    try:
+        names: list[str] = []
+        with dataset.iterator() as elements:
+            tables = _Tables(elements, counts[1], progress)
+            while tables.more():
+                names.append(f"part-{len(names):05}.{suffix}")
+                with open_sink(str(aside / names[-1])) as sink:
+                    write(sink, tables.of_a_file(counts[0]))
+        aside.rename(target)  # an empty folder is replaced
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    return [str(target / name) for name in names]
+
+
+class _Tables:
+    """The elements of an iterator as tables of some rows each."""
+
+    def __init__(self, elements: Iterator[Any], size: int, progress: Progress | None) -> None:
+        self._elements, self._size, self._progress = elements, size, progress
+        self._waiting: list[Any] = []
+        self._schema: Any = None
+        self._written = 0
+
+    def more(self) -> bool:
+        """Return True if there is another element."""
+        if not self._waiting:
+            self._waiting = list(islice(self._elements, 1))
+        return bool(self._waiting)
+
+    def of_a_file(self, most: int) -> Iterator[Any]:
+        """Yield tables of so many rows in all; a table counts as written when the next one is asked for."""
+        while most and self.more():
+            size = min(self._size, most)
+            rows = self._waiting + list(islice(self._elements, size - 1))
+            self._waiting = []
+            table = table_of(rows, self._written, self._schema)
+            self._schema = table.schema
+            yield table
+            self._written += len(rows)
+            most -= len(rows)
+            if self._progress is not None:
+                self._progress(self._written)
