@@ -21,6 +21,8 @@ def open(pipe: Any) -> Any:
     data = data.to_iterable_dataset(num_shards=min(pipe.n, 6))
     data = split_dataset_by_node(data, pipe.rank, pipe.ranks) if pipe.ranks > 1 else data
     data = data.map(lambda row: {"x": pipe.function(row["i"])}, remove_columns="i")
+    if pipe.law == "descriptors":  # as PyTorch's notes advise where few may be open
+        torch.multiprocessing.set_sharing_strategy("file_system")
     bound = {"timeout": 2} if pipe.law == "hang" else {}
     return StatefulDataLoader(data.with_format("torch"), pipe.batch, num_workers=pipe.workers, **bound)  # fmt: skip
 
@@ -41,7 +43,7 @@ def resume(pipe: Any, path: str) -> Any:
 
 
 def write(path: str, rows: list[bytes]) -> None:
-    pa.parquet.write_table(pa.table({"r": rows}), path, row_group_size=4, use_dictionary=False, compression="none", write_page_checksum=True)  # fmt: skip
+    pa.parquet.write_table(pa.table({"r": rows}), path, row_group_size=4, use_dictionary=False, compression="none", write_page_checksum=True, write_statistics=False)  # fmt: skip
 
 
 def read(path: str) -> Any:
