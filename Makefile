@@ -9,6 +9,7 @@
 #   make test-services  the tests against real servers on this machine alone (S3 over HTTP, PostgreSQL, Ray), in .venv-services
 #   make test-gallery   each program of examples/gallery, killed and continued, and its notebook
 #   make bench   the benchmarks, each with its bounds measured in the same run
+#   make suite   the comparison with other loaders on seven workloads, and its pages, in .venv-peers; < 60 min
 #   make docs    the guide and the reference as a site in docs/_build; a broken link fails
 #   make clean   remove the virtual environments and all caches
 #
@@ -39,7 +40,7 @@ unexport PYTHONDONTWRITEBYTECODE
 STAMP := $(VENV)/installed-$(shell echo "$$(pwd -P) $(PYTHON)" | cksum | cut -d' ' -f1)
 IDENTITY := import sys; print(sys.version, sys.base_prefix)
 
-.PHONY: help venv demo test fast thorough test-torch test-bridges test-gallery test-services check bench docs clean
+.PHONY: help venv demo test fast thorough test-torch test-bridges test-gallery test-services check bench suite docs clean
 .DEFAULT_GOAL := help
 
 # The comment that this file begins with.
@@ -106,6 +107,18 @@ test-services: .venv-services/installed
 	.venv-$*/bin/python -m pip install --quiet --no-compile --constraint constraints-frameworks.txt \
 	  --no-build-isolation --group test --group test-$* --editable '.[demo]'
 	@touch $@
+
+# The loaders that the suite and the conformance table compare with. They agree on the versions of what they share.
+.venv-peers/installed: pyproject.toml constraints.txt constraints-peers.txt
+	$(PYTHON) -m venv --clear .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
+	.venv-peers/bin/python -m pip install --quiet --no-compile --constraint constraints-peers.txt \
+	  --no-build-isolation --group test --group peers --editable .
+	@touch $@
+
+suite: .venv-peers/installed
+	.venv-peers/bin/python benchmarks/suite/run.py
+	.venv-peers/bin/python benchmarks/suite/pages.py
 
 check: venv
 	$(PY) -m ruff format --check --quiet .

@@ -1,0 +1,36 @@
+"""LitData: files of its own, written once and not measured; the function is the transform."""
+
+import litdata
+from data import CACHE
+
+PACKAGES = ("litdata",)
+SETTINGS = {"defaults": {}} | {f"{n} workers": {"num_workers": n} for n in (1, 2)}
+LEFT_OUT = (
+    dict.fromkeys(("W2-python", "W2-native"), "its token loader packs what was tokenized beforehand")
+    | dict.fromkeys(("W4-65536", "W4-1024"), "no columns: a row would be a sample of its own")
+    | dict.fromkeys(
+        ("W6-38MB", "W6-4KB", "W7-ordered", "W7-unordered"),
+        "reads files of its own; the function's arrays are none",
+    )
+)
+
+
+def row(index):
+    return int(index)
+
+
+def open(work, loader=litdata.StreamingDataLoader, **settings):
+    folder = CACHE / "litdata" / work.name
+    records = work.arrays()["record"] if work.kind == "arrays" else None
+    if not (folder / "index.json").exists():
+        inputs = list(range(work.count)) if records is None else list(records)
+        litdata.optimize(
+            row if records is None else bytes,
+            inputs,
+            str(folder),
+            chunk_bytes="16MB",
+            num_workers=1,
+        )
+    function = work.function if records is None else lambda data: __import__("numpy").frombuffer(data, "u1").copy()
+    ds = litdata.StreamingDataset(str(folder), shuffle=work.shuffle, transform=function)
+    return loader(ds, batch_size=work.batch, **settings)

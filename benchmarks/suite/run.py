@@ -1,0 +1,424 @@
+"""Compare tundish with other loaders: rounds in fresh processes that take turns, results as JSON.
+
+    make suite                                                     # everything, from nothing to pages
+    .venv-peers/bin/python benchmarks/suite/run.py --rounds 3      # rounds until each row has three
+    .venv-peers/bin/python benchmarks/suite/run.py --workload W1 --peer torch --rounds 1
+    .venv-peers/bin/python benchmarks/suite/run.py --fresh         # forget earlier rounds first
+    .venv-peers/bin/python benchmarks/suite/run.py --sweep         # find each peer's best settings again
+
+What was measured stays in `results/`, one file a workload; a run goes on where an earlier one ended, and parts merge. Before
+a peer is timed, its output is checked in a process of its own: where the multiset of delivered rows is not the expected one,
+the row is "invalid" and has no speed. The check is repeated when the peer's or the workload's file has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime as dt
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import data
+import psutil
+from peers import FILES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+BEST = HERE / "best.json"
+PATIENCE = {"check": 150.0, "time": 150.0, "expected": 200.0}
+SWEEP_SECONDS = 1.5
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = arguments(argv)
+    data.prepare()
+    from workloads import works
+
+    asked = [
+        name
+        for name in works()
+        if not given.workload or any(name.startswith(w) for w in given.workload)
+    ]
+    peers = [name for name in FILES if not given.peer or name in given.peer]
+    if not asked or not peers:
+        print(f"workloads: {', '.join(works())}; peers: {', '.join(FILES)}", file=sys.stderr)
+        return 2
+    for name in asked:
+        if given.fresh:
+            results = load(name)
+            results["rounds"] = []
+            store(name, results)
+    if given.sweep:
+        sweep(asked, peers)
+        return 0
+    for name in asked:
+        check(name, peers)
+    for number in range(given.rounds):
+        for name in asked:
+            measure(name, peers, number, given.seconds)
+    return 0
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=5, help="that each row has in the end (5)")
+    parser.add_argument(
+        "--workload", action="append", help="a name or its beginning: W1, W4-1024; may be repeated"
+    )
+    parser.add_argument("--peer", action="append", choices=FILES, help="may be repeated")
+    parser.add_argument("--seconds", type=float, default=0, help="of a measurement (2; W1: 8)")
+    parser.add_argument(
+        "--sweep", action="store_true", help="find the best settings, and record them"
+    )
+    parser.add_argument("--fresh", action="store_true", help="forget the rounds measured before")
+    return parser.parse_args(argv)
+
+
+# ---- what is run
+
+
+def settings_of(peer: str, work: str) -> dict[str, dict[str, Any]]:
+    """Settings to time, by the name of their column: defaults, best, and a peer's extra rows."""
+    module = described(peer)
+    found = {
+        name: module["settings"][name]
+        for name in ("defaults",)
+        if name not in skipped(module, work)
+    }
+    best = json.loads(BEST.read_text()).get(work, {}).get(peer) if BEST.exists() else None
+    if best and best != "defaults":
+        found[best] = module["settings"][best]
+    return found | module["extra"].get(work, {})
+
+
+def skipped(module: dict[str, Any], work: str) -> Sequence[str]:
+    """Names of settings that are left out of a row."""
+    reason = module["left_out"].get(work)
+    return list(reason) if isinstance(reason, dict) else []
+
+
+_DESCRIBED: dict[str, dict[str, Any]] = {}
+
+
+def described(peer: str) -> dict[str, Any]:
+    """A peer's settings, read in a process of its own: its libraries are not for this one."""
+    if peer not in _DESCRIBED:
+        code = (
+            f"import json, peers.{peer} as p; print('\\n' + json.dumps(dict(packages=p.PACKAGES, settings=p.SETTINGS, "
+            "left_out=p.LEFT_OUT, extra=getattr(p, 'EXTRA', {}))))"
+        )
+        made = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=HERE,
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        _DESCRIBED[peer] = json.loads(made.stdout.splitlines()[-1])
+    return _DESCRIBED[peer]
+
+
+def left_out(peer: str, work: str) -> str | None:
+    """Return the reason if a peer does not run a workload."""
+    reason = described(peer)["left_out"].get(work)
+    return reason if isinstance(reason, str) else None
+
+
+def digest(peer: str, work: str) -> str:
+    """Digest of a peer's and a workload's files: a check holds as long as both stay as they are."""
+    import sys as _sys
+
+    from workloads import works
+
+    each = works()[work]
+    paths = [
+        HERE / "peers" / f"{peer}.py",
+        HERE / "hashing.py",
+        HERE / "packing.py",
+        HERE / "work.py",
+    ]
+    source = _sys.modules[(each.function or each.arrays).__module__].__file__
+    text = b"".join(path.read_bytes() for path in [*paths, Path(str(source))])
+    return hashlib.sha256(text + json.dumps(settings_of(peer, work)).encode()).hexdigest()[:16]
+
+
+# ---- phases
+
+
+def check(work: str, peers: Sequence[str]) -> None:
+    """Check the output of each peer, where that has not been done."""
+    results = load(work)
+    for peer in peers:
+        reason = left_out(peer, work)
+        if reason:
+            results["left_out"][peer] = reason
+            continue
+        results["left_out"].pop(peer, None)
+        known = results["checks"].get(peer, {})
+        stamp = digest(peer, work)
+        if known.get("digest") == stamp:
+            continue
+        if "expected" not in results or results.get("expected_digest") != stamp_of_work(work):
+            results["expected"] = run({"mode": "expected", "work": work})[0]
+            results["expected_digest"] = stamp_of_work(work)
+            results["checks"] = {}
+        checks: dict[str, Any] = {"digest": stamp}
+        for name, settings in settings_of(peer, work).items():
+            found = run(
+                {
+                    "mode": "check",
+                    "work": work,
+                    "peer": peer,
+                    "settings": {name: settings},
+                    "seconds": 0,
+                }
+            )
+            row = (
+                found[0].get(name, {"error": "killed: it took too long"})
+                if found
+                else {"error": "it took too long"}
+            )
+            row["valid"] = (row.get("count"), row.get("hash")) == tuple(
+                results["expected"].values()
+            )
+            checks[name] = row
+            say(f"{work} {peer} ({name}): {'valid' if row['valid'] else 'INVALID ' + str(row)}")
+        results["checks"][peer] = checks
+        store(work, results)
+    store(work, results)
+
+
+def stamp_of_work(work: str) -> str:
+    """Digest of what `expected` depends on."""
+    from workloads import works
+
+    each = works()[work]
+    source = sys.modules[(each.function or each.arrays).__module__].__file__
+    paths = [Path(str(source)), HERE / "hashing.py", HERE / "packing.py"]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+
+
+def measure(work: str, peers: Sequence[str], number: int, seconds: float) -> None:
+    """Measure one round of a workload, or what is missing of it."""
+    results = load(work)
+    rounds = results["rounds"]
+    while len(rounds) <= number:
+        rounds.append(
+            {"date": today(), "load": round(os.getloadavg()[0], 2), "bound": None, "peers": {}}
+        )
+    this = rounds[number]
+    missing = [
+        peer
+        for peer in peers
+        if not left_out(peer, work)
+        and set(valid(results, peer, work)) - set(this["peers"].get(peer, {}))
+    ]
+    if not missing:
+        return
+    turned = missing[number % len(missing) :] + missing[: number % len(missing)]
+    this["bound"] = this["bound"] or bound(work)
+    for peer in turned:
+        settings = valid(results, peer, work)
+        names = sorted(settings, key=lambda name: (name == "defaults") == (number % 2 == 0))
+        asked = {name: settings[name] for name in names}
+        found: dict[str, Any] = {}
+        for row in run(
+            {"mode": "time", "work": work, "peer": peer, "settings": asked, "seconds": seconds}
+        ):
+            found |= row
+        for name in asked:
+            found.setdefault(name, {"error": "it took too long"})
+        this["peers"][peer] = found
+        shown = ", ".join(f"{n} {row.get('rate', 0):,.0f}/s" for n, row in found.items())
+        say(f"round {number + 1} {work} {peer}: {shown} (bound {this['bound']:,.0f})")
+        results["machine"], results["versions"] = machine(), results["versions"] | versions(peer)
+        store(work, results)
+
+
+def valid(results: dict[str, Any], peer: str, work: str) -> dict[str, dict[str, Any]]:
+    """The settings of a peer whose output was checked and is right."""
+    checks = results["checks"].get(peer, {})
+    return {n: s for n, s in settings_of(peer, work).items() if checks.get(n, {}).get("valid")}
+
+
+def sweep(asked: Sequence[str], peers: Sequence[str]) -> None:
+    """Try each peer's settings once, and record the fastest."""
+    for work in asked:
+        for peer in peers:
+            if left_out(peer, work):
+                continue
+            module = described(peer)
+            tried = {n: s for n, s in module["settings"].items() if n not in skipped(module, work)}
+            found: dict[str, Any] = {}
+            for row in run(
+                {
+                    "mode": "time",
+                    "work": work,
+                    "peer": peer,
+                    "settings": tried,
+                    "seconds": SWEEP_SECONDS,
+                }
+            ):
+                found |= row
+            rates = {name: row.get("rate", 0.0) for name, row in found.items()}
+            best = json.loads(BEST.read_text()) if BEST.exists() else {}
+            if any(rates.values()):
+                best.setdefault(work, {})[peer] = max(rates, key=lambda name: rates[name])
+            BEST.write_text(json.dumps(best, indent=1, sort_keys=True) + "\n")
+            say(
+                f"sweep {work} {peer}: "
+                + ", ".join(f"{n} {rate:,.0f}" for n, rate in rates.items())
+            )
+
+
+# ---- processes
+
+
+def run(asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """Run `measure.py`; return what it printed, as far as it came. Everything it began is ended."""
+    process = started(asked)
+    patience = PATIENCE[asked["mode"]]
+    try:
+        text, _ = process.communicate(timeout=patience)
+    except subprocess.TimeoutExpired:
+        below = descendants(process.pid)
+        end(process, below)
+        text, _ = process.communicate()
+    else:
+        end(process, [])
+    return [json.loads(line) for line in (text or "").splitlines() if line.startswith("{")]
+
+
+def started(asked: dict[str, Any], **pipes: Any) -> subprocess.Popen[str]:
+    log = (HERE / "cache" / "log.txt").open("a", encoding="utf-8")
+    with log:
+        return subprocess.Popen(
+            [sys.executable, HERE / "measure.py", json.dumps(asked)],
+            cwd=HERE,
+            stdout=subprocess.PIPE,
+            stderr=pipes.pop("stderr", log),
+            text=True,
+            process_group=0,  # one session for all: Linux shares out busy cores by session
+            **pipes,
+        )
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).children(recursive=True)
+    return []
+
+
+def end(process: subprocess.Popen[str], below: Sequence[psutil.Process]) -> None:
+    """End a process, its group, and what it had begun."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for each in below:
+        with contextlib.suppress(psutil.Error):
+            each.kill()
+
+
+def bound(work: str) -> float:
+    """Measure the bound: its processes work at the same time; the sum of their rates."""
+    from workloads import works
+
+    asked = {"mode": "bound", "work": work, "seconds": 1.5}
+    processes = [
+        started({**asked, "index": k}, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        for k in range(works()[work].bound_processes)
+    ]
+    for process in processes:
+        assert process.stderr
+        while line := process.stderr.readline():
+            if line == "ready\n":
+                break
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+    return sum(
+        json.loads(process.communicate(timeout=60)[0].splitlines()[-1])["rate"]
+        for process in processes
+    )
+
+
+# ---- results
+
+
+def load(work: str) -> dict[str, Any]:
+    path = RESULTS / f"{work}.json"
+    if path.exists():
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+    return {"work": work, "checks": {}, "left_out": {}, "versions": {}, "machine": {}, "rounds": []}
+
+
+def store(work: str, results: dict[str, Any]) -> None:
+    """Replace a file of results as a whole."""
+    from workloads import works
+
+    each = works()[work]
+    results |= {
+        "title": each.title,
+        "bound": each.bound,
+        "target": each.share,
+        "data": data.prepare(),
+    }
+    RESULTS.mkdir(exist_ok=True)
+    partial = RESULTS / f".{work}.json"
+    partial.write_text(json.dumps(results, indent=1) + "\n")
+    partial.replace(RESULTS / f"{work}.json")
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine, without its name."""
+    text = (
+        Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+    )
+    model = next(
+        (line.split(":")[1].strip() for line in text.splitlines() if line.startswith("model name")),
+        "",
+    )
+    return {
+        "CPU": model or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "system": f"{platform.system()} {platform.release().split('-')[0]}",
+        "Python": platform.python_version(),
+    }
+
+
+def versions(peer: str) -> dict[str, str]:
+    return {
+        name: importlib.metadata.version(name) for name in [*described(peer)["packages"], "numpy"]
+    }
+
+
+def today() -> str:
+    return dt.datetime.now(dt.UTC).date().isoformat()
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def medians(rows: Sequence[float]) -> tuple[float, float, float]:
+    """(median, smallest, largest)."""
+    return statistics.median(rows), min(rows), max(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
