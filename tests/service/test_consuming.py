@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,7 +23,8 @@ from tundish.loader.protocols.items import Made
 from tundish.loader.run.iterator import Iterator as Elements
 from tundish.loader.service.jobs.consuming import Consume, Consumed, FixedPlace, consume
 from tundish.loader.service.jobs.elements import read, written
-from tundish.loader.service.jobs.jobserver import Dealing, JobServer
+from tundish.loader.service.jobs.hosting import JobOrder
+from tundish.loader.service.jobs.jobserver import Dealing, JobServer, job_hosting
 from tundish.loader.service.jobs.merging import alone, merge_states
 from tundish.spec import flatten
 
@@ -158,6 +160,34 @@ def test_a_state_goes_on_and_is_small() -> None:
             assert numbers(it) == list(range(300, 500))
     assert had == list(range(300))
     assert len(json.dumps(state)) < 4096
+
+
+def test_a_job_that_another_agent_begins_again_waits_for_the_consumers_it_had() -> None:
+    ds = td.Dataset.range(60)
+    with serving(ds) as job, job.one("a") as a, job.one("b") as b:
+        # After six more, each knows who else is there.
+        had = numbers(a, 5) + numbers(b, 3) + numbers(a, 6) + numbers(b, 6)
+        states = a.state_dict(), b.state_dict()
+    start = job_hosting(credentials=OURS, workers=0)
+    order = JobOrder("j", "d", "shared", {"lease_s": 20.0}, again=True)
+    with start(order, ds.to_bytes()) as server:  # type: ignore[attr-defined]  # a JobServer
+        job = Consumers(ds, Dealing(), server)
+        with job.one("new") as new, job.one("a") as a, job.one("b") as b:
+            for each, state in zip((a, b), states, strict=True):
+                each.load_state_dict(state)
+
+            def after_the_new_one(it: Elements) -> list[int]:
+                deadline = time.monotonic() + 20
+                while not server.consumers():
+                    assert time.monotonic() < deadline
+                    time.sleep(0.002)
+                return numbers(it)
+
+            rest = together(
+                lambda: numbers(new), *(partial(after_the_new_one, it) for it in (a, b))
+            )
+
+    assert sorted([*had, *itertools.chain(*rest)]) == list(range(60))
 
 
 def test_states_of_all_are_merged_and_go_on_anywhere() -> None:

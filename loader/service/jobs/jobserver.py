@@ -92,7 +92,9 @@ def job_hosting(
     def host_job(order: JobOrder, payload: bytes) -> JobServer:
         dealing = Dealing(order.kind, **(order.parameters or {}))
         dataset = Dataset.from_bytes(payload)
-        return JobServer(dataset, dealing, host=host, credentials=credentials, **settings)
+        return JobServer(
+            dataset, dealing, host=host, credentials=credentials, again=order.again, **settings
+        )
 
     return host_job
 
@@ -138,7 +140,8 @@ class JobServer:
         check_numbered(dataset)
         self._dataset, self._workers = dataset, workers
         self._dealing = Dealing() if dealing is None else dealing
-        self._again = again
+        # Consumers of the server before this one come back within a lease. An iteration that begins later is a new one.
+        self._awaits_until = time.monotonic() + self._dealing.lease_s if again else 0.0
         self._most_bytes = default_budget().nbytes // 4 if most_bytes is None else most_bytes
         self._iterations: dict[int, ServedIteration] = {}
         self._callers: dict[int, tuple[ServedIteration, str]] = {}
@@ -215,7 +218,7 @@ class JobServer:
                 self._dealing,
                 workers=self._workers,
                 most_bytes=self._most_bytes,
-                again=self._again,
+                again=time.monotonic() < self._awaits_until,
                 soon=self._loop.soon,
             )
         declined = served.join(claim, str(caller))
