@@ -191,10 +191,6 @@ def pages(results: dict[str, Any]) -> dict[str, str]:
     made: dict[str, str] = {}
     when = f"Measured {results['at']} on {results['machine']}"
     lines = [
-        "---",
-        "orphan: true",
-        "---",
-        "",
         "# Scaling curves",
         "",
         "Time, memory and the size of a state, over orders of magnitude. Both axes are logarithmic: a flat line does not",

@@ -38,10 +38,6 @@ def render(results: dict[str, Any]) -> str:
     rest = [TITLES[peer] for peer in TITLES if peer not in whole]
     named = ", ".join(f"{name} {number}" for name, number in versions.items())
     lines = [
-        "---",
-        "orphan: true",
-        "---",
-        "",
         "# Conformance: the same trials for every loader",
         "",
         "Each row is a promise that a training relies on. Each cell is one trial in a fresh process, with a bound in time.",

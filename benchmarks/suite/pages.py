@@ -122,10 +122,14 @@ def page(found: list[dict[str, Any]]) -> str:
         lines.append(
             f"| [{result['work']}](#{anchor(result)}) {result['title']} | {verdict(result)[1]} | {share} | {target} |"
         )
+    if not judged:
+        lines.append("| not measured yet | - | - | - |")
     lines += ["", *rules(found)]
     for result in judged:
         lines += ["", *section(result)]
-    return "\n".join([*lines, "", *missing(), ""])
+    others = [name for name in ("conformance", "curves") if (DOCS / f"{name}.md").exists()]
+    tree = ["```{toctree}", ":hidden:", "", *others, "```"] if others else []
+    return "\n".join([*lines, "", *missing(), "", *tree, ""])
 
 
 def anchor(result: dict[str, Any]) -> str:
@@ -141,6 +145,16 @@ def rules(found: list[dict[str, Any]]) -> list[str]:
     loads = [this["load"] for result in found for this in result["rounds"]]
     versions = {name: v for result in found for name, v in result["versions"].items()}
     machine = next((result["machine"] for result in found if result["machine"]), {})
+    measured = (
+        [
+            f"Measured {' to '.join(sorted({dates[0], dates[-1]}))} in {' or '.join(map(str, counts))} rounds on",
+            f"{', '.join(f'{k} {v}' for k, v in machine.items())}; load when a round began {min(loads):.1f} to {max(loads):.1f}.",
+            "",
+            "Versions: " + ", ".join(f"{name} {v}" for name, v in sorted(versions.items())) + ".",
+        ]
+        if dates
+        else []
+    )
     return [
         "## How it is measured",
         "",
@@ -153,11 +167,7 @@ def rules(found: list[dict[str, Any]]) -> list[str]:
         "- CPU is of the consumer, and of the consumer with all its processes, for 1,000 samples. PSS is the peak of all processes in",
         "  the checked run, sampled five times a second. Resume is a state saved after half an epoch (at most 2,000 batches).",
         "",
-        f"Measured {' to '.join(sorted({dates[0], dates[-1]}))}" if dates else "Not measured",
-        f"in {' or '.join(map(str, counts))} rounds on {', '.join(f'{k} {v}' for k, v in machine.items())};",
-        f"load when a round began {min(loads):.1f} to {max(loads):.1f}." if loads else "",
-        "",
-        "Versions: " + ", ".join(f"{name} {v}" for name, v in sorted(versions.items())) + ".",
+        *measured,
     ]
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 BEST = HERE / "best.json"
-PATIENCE = {"check": 150.0, "time": 150.0, "expected": 200.0}
+PATIENCE = {"check": 90.0, "time": 75.0, "expected": 200.0}
 SWEEP_SECONDS = 1.5
 
 
