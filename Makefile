@@ -11,6 +11,7 @@
 #   make bench   the benchmarks, each with its bounds measured in the same run
 #   make suite   the comparison with other loaders on seven workloads, and its pages, in .venv-peers; < 60 min
 #   make docs    the guide and the reference as a site in docs/_build; a broken link fails
+#   make test-site  that site in a browser, where chromium is installed: each page whole, on a phone too, and found by a search
 #   make clean   remove the virtual environments and all caches
 #
 # Another interpreter: make test PYTHON=python3.13. More processes that run tests: make test PROCESSES=4
@@ -22,7 +23,7 @@ PY := $(VENV)/bin/python
 # Whoever is free takes tests of the others: some take a minute, most a millisecond.
 PYTEST := python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 BENCHMARKS := transport_large transport_small jpeg startup tables inprocess overhead robustness loading snapshot_reading snapshot_epochs reading parsing watch bottlenecks service service_scale
-FRAMEWORKS := tests/torch tests/bridges tests/gallery tests/services
+FRAMEWORKS := tests/torch tests/bridges tests/gallery tests/services tests/site
 # Tests with bounds in seconds, of what waits for what, and of the last descriptors: nothing else runs beside them.
 ALONE := tests/cli/test_inspect.py tests/laws/test_closing.py tests/laws/test_descriptors.py \
   tests/loader/run/starting/test_zygote.py
@@ -40,7 +41,7 @@ unexport PYTHONDONTWRITEBYTECODE
 STAMP := $(VENV)/installed-$(shell echo "$$(pwd -P) $(PYTHON)" | cksum | cut -d' ' -f1)
 IDENTITY := import sys; print(sys.version, sys.base_prefix)
 
-.PHONY: help venv demo test fast thorough test-torch test-bridges test-gallery test-services check bench suite docs clean
+.PHONY: help venv demo test fast thorough test-torch test-bridges test-gallery test-services check bench suite docs test-site clean
 .DEFAULT_GOAL := help
 
 # The comment that this file begins with.
@@ -131,6 +132,9 @@ bench: venv
 docs: .venv-docs/installed
 	.venv-docs/bin/python -m sphinx --fail-on-warning --quiet --fresh-env docs docs/_build
 	@echo "open docs/_build/index.html"
+
+test-site: venv docs
+	$(PY) -m pytest tests/site
 
 .venv-docs/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear .venv-docs

@@ -138,7 +138,7 @@ _FAMILIES = {
     "sorting.SortingMethods": "sort_within",
     "sources.SourceMethods": "from_tensors from_tensor_slices from_list from_source",
     "tables.TableMethods": "from_arrow from_pandas",
-    "tablewriting.TableWritingMethods": "write_arrow write_parquet",
+    "tablewriting.TableWritingMethods": "write_parquet write_arrow",
     "taking.TakingMethods": "take_while",
     "uniqueness.UniquenessMethods": "unique",
     "windows.WindowMethods": "window",

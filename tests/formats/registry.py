@@ -29,6 +29,7 @@ from tundish.formats.tables.arrow import ArrowFormat
 from tundish.formats.tables.casting import Kind
 from tundish.formats.tables.csv import CsvFormat, CsvTuplesFormat
 from tundish.formats.tables.jsonlines import JsonLinesFormat
+from tundish.formats.tables.memory import RowsInMemory
 from tundish.formats.tables.parquet import ParquetFormat
 from tundish.formats.tar.elements import TarFormat
 from tundish.formats.tfrecord.reader import TFRecordFormat
@@ -304,7 +305,10 @@ TAR = [
     ),
 ]
 
-ELSEWHERE: dict[type[Format], str] = {SqlFormat: "sql/test_rows.py"}
+ELSEWHERE: dict[type[Format], str] = {
+    RowsInMemory: "../loader/operators/test_tables.py",
+    SqlFormat: "sql/test_rows.py",
+}
 """What reads no files, and the tests of it."""
 
 SAMPLES: list[Sample] = [

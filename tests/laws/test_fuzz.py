@@ -57,7 +57,9 @@ def drawn() -> list[Pipeline]:
 def test_every_operator_and_source_comes_up(drawn: list[Pipeline]) -> None:
     text = "".join(map(str, drawn))
 
-    assert [name for name in REGISTRY if f"{name}(" not in text] == []
+    # Their rows are ParquetDataset's, which tests/loader/operators/test_tables.py holds; the registry's laws draw both.
+    apart = {"from_arrow", "from_pandas"}
+    assert [name for name in REGISTRY if name not in apart and f"{name}(" not in text] == []
 
 
 def test_it_is_nested_deep_over_elements_of_every_kind(drawn: list[Pipeline]) -> None:

@@ -78,9 +78,15 @@ class TestWorkerServer:
         dispatcher = stack.enter_context(DispatchServer(config))
         address = dispatcher.target.split("://")[1]
         stack.enter_context(WorkerServer(WorkerConfig(address, worker_address="localhost:%port%")))
+        assert dispatcher._num_workers() == 1
+
+    def test_is_refused_by_a_dispatcher_that_names_others(self, stack: ExitStack) -> None:
+        config = DispatcherConfig(worker_addresses=["localhost:1"])
+        dispatcher = stack.enter_context(DispatchServer(config))
+        address = dispatcher.target.split("://")[1]
         with pytest.raises(PermissionError, match="worker_addresses"):
             WorkerServer(WorkerConfig(address, worker_address="127.0.0.1:%port%"))
-        assert dispatcher._num_workers() == 1
+        assert dispatcher._num_workers() == 0
 
     def test_waits_for_a_dispatcher_and_finds_it_again(
         self, stack: ExitStack, tmp_path: Path
