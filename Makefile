@@ -1,26 +1,31 @@
-# Every target sets up what it needs: a private .venv with the versions pinned in constraints.txt.
+# Each target makes the private virtual environment that it needs, with the versions pinned in constraints*.txt.
 #
-#   make demo    real photographs through worker processes, and the promises shown
-#   make fast    formatter, linter, type checker, laws 1 to 3 over every operator and the quickest unit tests: for every save
-#   make test    the same, with every law over every operator and every test that needs no framework
-#   make thorough  the laws over every case in their long forms, and all with poisoned memory, before a release
-#   make test-torch     the tests against real PyTorch (its CPU build, where pip finds one), in .venv-torch
-#   make test-bridges   the tests of the bridges to JAX, Orbax and TensorFlow, in .venv-jax and .venv-tensorflow
-#   make test-services  the tests against real servers on this machine alone (S3 over HTTP, PostgreSQL, Ray), in .venv-services
-#   make test-gallery   each program of examples/gallery, killed and continued, and its notebook
-#   make bench   the benchmarks, each with its bounds measured in the same run
-#   make suite   the comparison with other loaders on seven workloads, and its pages, in .venv-peers; < 60 min
-#   make docs    the guide and the reference as a site in docs/_build; a broken link fails
-#   make test-site  that site in a browser, where chromium is installed: each page whole, on a phone too, and found by a search
-#   make clean   remove the virtual environments and all caches
+#   make demo           load real photographs in worker processes, and show that order and resume hold
+#   make fast           run formatter, linter, type checker, laws 1 to 3 over every operator, and the quickest unit tests
+#   make test           run these checks, and every test that needs no framework
+#   make thorough       run the long forms of all laws, and all tests with poisoned memory; before a release
+#   make test-torch     run the tests with PyTorch, in .venv-torch
+#   make test-bridges   run the tests with JAX, Orbax and TensorFlow, in .venv-jax and .venv-tensorflow
+#   make test-mosaicml  run the blocks of the migration guide with MosaicML Streaming, in .venv-mosaicml
+#   make test-services  run the tests with servers on this machine (S3, PostgreSQL, Ray), in .venv-services
+#   make test-gallery   run each program of examples/gallery and its notebook, killed and resumed
+#   make test-oldest    run the tests of files and snapshots with the oldest numpy and pyarrow, in .venv-oldest
+#   make test-release   install wheel and sdist into clean environments: each Python, oldest and newest versions, each extra alone
+#   make bench          run the benchmarks; each measures its bound in the same run
+#   make suite          compare with other loaders on seven workloads and write the pages, in .venv-peers; up to an hour
+#   make conformance    try the laws on other loaders and write the page, in .venv-peers
+#   make docs           build the site in docs/_build; a broken link is an error
+#   make test-site      open that site in a browser, if chromium is installed
+#   make sbom           write wheel, sdist and bill of materials (CycloneDX) to dist/
+#   make clean          remove the virtual environments and all caches
 #
-# Another interpreter: make test PYTHON=python3.13. More processes that run tests: make test PROCESSES=4
+# Another interpreter: make test PYTHON=python3.13. More test processes: make test PROCESSES=4
 
 PYTHON ?= python3
 PROCESSES ?= 2
 VENV := .venv
 PY := $(VENV)/bin/python
-# Whoever is free takes tests of the others: some take a minute, most a millisecond.
+# A process without tests takes some from the others: some take a minute, most a millisecond.
 PYTEST := python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 BENCHMARKS := transport_large transport_small jpeg startup tables inprocess overhead robustness loading snapshot_reading snapshot_epochs reading parsing watch bottlenecks service service_scale
 FRAMEWORKS := tests/torch tests/bridges tests/gallery tests/services tests/site
@@ -41,7 +46,8 @@ unexport PYTHONDONTWRITEBYTECODE
 STAMP := $(VENV)/installed-$(shell echo "$$(pwd -P) $(PYTHON)" | cksum | cut -d' ' -f1)
 IDENTITY := import sys; print(sys.version, sys.base_prefix)
 
-.PHONY: help venv demo test fast thorough test-torch test-bridges test-gallery test-services check bench suite docs test-site clean
+.PHONY: help venv demo test fast thorough test-torch test-bridges test-mosaicml test-services test-gallery test-oldest \
+  test-release check bench suite conformance docs test-site sbom clean
 .DEFAULT_GOAL := help
 
 # The comment that this file begins with.
@@ -87,7 +93,7 @@ test-bridges: .venv-jax/installed .venv-tensorflow/installed
 	.venv-jax/bin/python -m pytest tests/bridges/test_jax.py tests/bridges/test_orbax.py src/tundish/jax.py \
 	  src/tundish/orbax.py
 	.venv-jax/bin/python -m pytest -m framework tests/test_docs.py
-	.venv-tensorflow/bin/python -m pytest tests/bridges/test_tensorflow.py src/tundish/tensorflow.py \
+	.venv-tensorflow/bin/python -m pytest tests/bridges/test_tensorflow.py src/tundish/tensorflow.py tests/guides \
 	  tests/formats/tfrecord/test_tensorflow.py tests/formats/example/test_tensorflow.py
 	.venv-tensorflow/bin/python -m pytest -m framework tests/test_docs.py
 
@@ -95,6 +101,9 @@ test-gallery: .venv-torch/installed .venv-jax/installed .venv-tensorflow/install
 	.venv-torch/bin/python -m pytest tests/gallery
 	.venv-jax/bin/python -m pytest tests/gallery -k jax
 	.venv-tensorflow/bin/python -m pytest tests/gallery -k keras
+
+test-mosaicml: .venv-mosaicml/installed
+	.venv-mosaicml/bin/python -m pytest -m framework tests/test_docs.py -k mosaicml
 
 test-services: .venv-services/installed
 	.venv-services/bin/python -m pytest -m "not thorough" tests/services --ignore=tests/services/test_ray_data.py
@@ -109,6 +118,26 @@ test-services: .venv-services/installed
 	  --no-build-isolation --group test --group test-$* --editable '.[demo]'
 	@touch $@
 
+# MosaicML Streaming needs older versions of numpy and transformers than the others.
+.venv-mosaicml/installed: pyproject.toml constraints.txt constraints-mosaicml.txt
+	$(PYTHON) -m venv --clear .venv-mosaicml
+	.venv-mosaicml/bin/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
+	.venv-mosaicml/bin/python -m pip install --quiet --no-compile --constraint constraints-mosaicml.txt \
+	  --no-build-isolation --group test --group test-mosaicml --editable .
+	@touch $@
+
+# The interpreter has to be one for which there are wheels of the oldest versions: make test-oldest PYTHON=python3.11
+test-oldest: .venv-oldest/installed
+	.venv-oldest/bin/python -m pytest -m "not thorough" tests/formats tests/snapshot tests/release tests/test_io.py \
+	  tests/loader/operators/test_tables.py tests/loader/operators/test_packing.py tests/loader/operators/test_padding.py
+
+.venv-oldest/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
+	.venv-oldest/bin/python -m pip install --quiet --no-compile --prefer-binary --no-build-isolation --group test \
+	  --editable '.[demo]' $$($(PYTHON) tests/release/environments.py --oldest)
+	@touch $@
+
 # The loaders that the suite and the conformance table compare with. They agree on the versions of what they share.
 .venv-peers/installed: pyproject.toml constraints.txt constraints-peers.txt
 	$(PYTHON) -m venv --clear .venv-peers
@@ -120,6 +149,9 @@ test-services: .venv-services/installed
 suite: .venv-peers/installed
 	.venv-peers/bin/python benchmarks/suite/run.py
 	.venv-peers/bin/python benchmarks/suite/pages.py
+
+conformance: .venv-peers/installed
+	.venv-peers/bin/python benchmarks/conformance/run.py --json benchmarks/conformance/results.json
 
 check: venv
 	$(PY) -m ruff format --check --quiet .
@@ -135,6 +167,13 @@ docs: .venv-docs/installed
 
 test-site: venv docs
 	$(PY) -m pytest tests/site
+
+# A part of it: make test-release ENVIRONMENTS="oldest sdist extra-torch"
+test-release: venv
+	$(PY) tests/release/environments.py $(if $(ENVIRONMENTS),--only $(ENVIRONMENTS))
+
+sbom: venv
+	$(PY) tests/release/environments.py --only sdist --dist dist --sbom
 
 .venv-docs/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear .venv-docs

@@ -20,6 +20,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -31,9 +33,9 @@ from tundish import Dataset
 from tundish.loader.run.iterator import Iterator as Elements
 from tundish.loader.run.pool.crew import crew_of
 from tundish.loader.service.connections.credentials import Address, Credentials
-from tundish.loader.service.distributing.seats import remote_recruiting
-from tundish.loader.service.jobs.consuming import FixedPlace, consume
-from tundish.loader.service.jobs.jobserver import Dealing
+from tundish.loader.service.distributing.seats import SeatRecruiting
+from tundish.loader.service.jobs.consuming import Consume
+from tundish.loader.service.jobs.dealing import Dealing
 
 BATCH, ROW = 64, (3, 224, 224)
 BATCH_BYTES = BATCH * int(np.prod(ROW)) * 4
@@ -48,7 +50,7 @@ from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.connections.credentials import Credentials
 with Agent("127.0.0.1", 0, Credentials(sys.argv[1].encode())) as agent:
     print(agent.address[1], flush=True)
-    agent.serve()
+    agent.listener.serve()
 """
 
 
@@ -157,7 +159,7 @@ def agents(count: int) -> Iterator[Places]:
 
 def iterate(places: Places, dataset: Any, workers: int) -> Any:
     def hired(*args: Any, **kwargs: Any) -> Any:
-        return replace(crew_of(*args, **kwargs), recruiting=remote_recruiting(places))
+        return replace(crew_of(*args, **kwargs), recruiting=partial(SeatRecruiting, places=places))
 
     with patch("tundish.loader.run.parallelengine.crew_of", hired):
         return dataset.iterator(workers=workers)
@@ -210,9 +212,9 @@ def job(nbytes: int) -> Iterator[Address]:
 def dealt(nbytes: int, seconds: float) -> float:
     """Return how many elements of a shared job its only consumer has a second."""
     with job(nbytes) as address:
-        place = FixedPlace(address, Places.credentials)
+        place: Any = SimpleNamespace(address=lambda: address, credentials=Places.credentials)
         plan = Dataset.range(ENDLESS)._node  # noqa: SLF001 - our own
-        node = consume(plan, place, "job", Dealing())
+        node = Consume(plan, place, "job", Dealing())
         with Elements(node) as iterator:
             for _ in range(2000):
                 next(iterator)

@@ -24,7 +24,7 @@ import numpy as np
 import psutil
 
 import tundish as td
-from tundish.loader.service.connections.calling import Later
+from tundish.loader.service.connections.answering import Later
 from tundish.loader.service.dispatching.client import DispatcherClient
 from tundish.loader.service.dispatching.datasets import DatasetsInMemory
 from tundish.loader.service.dispatching.dispatching import Dispatching, Patience

@@ -15,7 +15,7 @@ from sphinx.util.nodes import make_refnode
 import tundish
 
 sys.path.insert(0, str(Path(__file__).parent))
-from pictures import draw
+from pictures import draw, inline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +91,7 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-signature", show_what_comes_back)
     app.connect("doctree-resolved", link_names)
     app.connect("doctree-resolved", draw_pictures)
+    app.connect("doctree-resolved", inline_drawings)
     app.connect("env-check-consistency", check_complete)
     app.connect("build-finished", write_llms)
 
@@ -157,6 +158,17 @@ def draw_pictures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         for block in list(doctree.findall(nodes.literal_block)):
             if block.get("language") == "text":
                 block.replace_self(nodes.raw("", draw(block.astext()), format="html"))
+
+
+def inline_drawings(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Put drawings that have dark colours into the page, so that the site's switch of themes reaches them."""
+    for image in list(doctree.findall(nodes.image)) if app.builder.format == "html" else []:
+        path = Path(app.srcdir, image["uri"])
+        if path.suffix == ".svg" and path.exists():
+            svg = path.read_text(encoding="utf-8")
+            drawn = inline(svg, f"drawing-{path.stem}")
+            if drawn != svg:
+                image.replace_self(nodes.raw("", drawn, format="html"))
 
 
 def write_llms(app: Sphinx, exception: Exception | None) -> None:

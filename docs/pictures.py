@@ -1,7 +1,8 @@
-"""Draw the typed pictures of the operators' pages: rows of values become rows of boxes.
+"""Pictures of the site as inline SVG, so that their colours follow the theme that a reader has chosen.
 
-A picture is typed in a ``text`` block, so that it can be read and checked where it stands. The site shows
-the same rows as an inline SVG, whose colours follow the theme.
+The operators' pages have typed pictures: a ``text`` block with rows of values, which can be read and checked
+where it stands. The site shows the same rows as boxes. Other pages have SVG files, whose colours follow the
+system where GitHub shows them; the site puts their text into the page and lets its own switch decide.
 """
 
 from __future__ import annotations
@@ -89,3 +90,38 @@ def text(column: int, y: int, said: str, role: str, middle: float = 0.0) -> str:
     """Write a text at its column; a value is centred in its box."""
     x = column * CHAR + 12 + middle
     return f'<text class="{role}" x="{x:.1f}" y="{y + 18}">{escape(said)}</text>'
+
+
+STYLE = re.compile(
+    r"<style>(.*?)@media \(prefers-color-scheme:dark\)\{(.*?)\}\s*</style>", re.DOTALL
+)
+RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+
+
+def inline(svg: str, name: str) -> str:
+    """Return the text of an SVG file for a page, where it follows the theme; without dark colours, as it is."""
+    style = STYLE.search(svg)
+    if style is None:
+        return svg
+    light, dark = style[1], style[2]
+    rules = (
+        scoped(light, f"#{name}")
+        + scoped(dark, f"[data-theme=dark] #{name}")
+        + "@media (prefers-color-scheme:dark){"
+        + scoped(dark, f"body:not([data-theme=light]) #{name}")
+        + "}"
+    )
+    svg = svg.replace(style[0], f"<style>{rules}</style>")
+    svg = re.sub(r'\bid="(\w+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r"url\(#(\w+)\)", rf"url(#{name}-\1)", svg)
+    return svg.replace("<svg ", f'<svg id="{name}" class="drawing" ', 1)
+
+
+def scoped(rules: str, ancestor: str) -> str:
+    """Put an ancestor before each selector of some rules of CSS."""
+    return RULE.sub(
+        lambda rule: (
+            ",".join(f"{ancestor} {part.strip()}" for part in rule[1].split(",")) + f"{{{rule[2]}}}"
+        ),
+        rules,
+    )

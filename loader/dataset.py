@@ -5,14 +5,13 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
 from tundish.calls import answering, check_is, did_you_mean
 from tundish.errors import CardinalityError
 from tundish.forked import renewed
-from tundish.loader.operators.families import Methods
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.node import (
     INFINITE_CARDINALITY,
@@ -22,11 +21,16 @@ from tundish.loader.plan.node import (
     why_unnumbered,
 )
 from tundish.loader.protocols.raised import element_error
-from tundish.spec import DatasetSpec, Nested
+from tundish.spec import DatasetSpec, Element_co, Nested
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.iterator import Iterator
+    from tundish.loader.typed import Typed as Methods
+else:
+    from tundish.loader.operators.families import Methods
+
+_Made = TypeVar("_Made")
 
 _OF_ITERATORS = frozenset(
     {"close", "explain", "get_next", "load_state_dict", "restore", "state_dict", "stats"}
@@ -34,7 +38,7 @@ _OF_ITERATORS = frozenset(
 
 
 @answering
-class Dataset(Methods, Nested):
+class Dataset(Methods[Element_co], Nested):
     """An immutable plan of where elements come from and what is done to them.
 
     Every method returns a new dataset; nothing is opened or computed before ``iter(ds)``. The
@@ -113,7 +117,7 @@ class Dataset(Methods, Nested):
             element_error(error)
             return DatasetSpec()
 
-    def __iter__(self) -> Iterator:
+    def __iter__(self) -> Iterator[Element_co]:
         with self._lock:
             iteration = self._iterations
             self._iterations += self._counted
@@ -121,7 +125,7 @@ class Dataset(Methods, Nested):
 
     def iterator(
         self, *, iteration: int = 0, workers: int | None = None, executor: str | None = None
-    ) -> Iterator:
+    ) -> Iterator[Element_co]:
         """Make an iterator of a given iteration, without counting it.
 
         Parameters
@@ -159,9 +163,9 @@ class Dataset(Methods, Nested):
             self._node, iteration=iteration, workers=workers, executor=executor, base_seed=seed
         )
 
-    def as_numpy_iterator(self) -> Iterator:
+    def as_numpy_iterator(self) -> Iterator[Element_co]:
         """The same as ``iter(ds)``: elements are numpy's already."""
-        return iter(self)
+        return iter(self)  # type: ignore[no-any-return]
 
     @property
     def element_spec(self) -> Any:
@@ -259,7 +263,7 @@ class Dataset(Methods, Nested):
     def __bool__(self) -> bool:
         return True
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> Element_co:
         """Return the element at a position, computed in this process (of iteration 0).
 
         Raises
@@ -277,10 +281,10 @@ class Dataset(Methods, Nested):
 
             self._rows = stored_rows(self._node)
             if self._rows is None:
-                return element_at(self._node, index)
-        return self._rows(index)
+                return element_at(self._node, index)  # type: ignore[no-any-return]
+        return self._rows(index)  # type: ignore[no-any-return]
 
-    def apply(self, transformation_func: Callable[[Self], Any], name: str | None = None) -> Any:
+    def apply(self, transformation_func: Callable[[Self], _Made], name: str | None = None) -> _Made:
         """Call a function with this dataset, for fluent chains.
 
         Parameters
@@ -310,7 +314,7 @@ class Dataset(Methods, Nested):
         """
         made = check_callable("transformation_func", transformation_func)(self)
         check_is(made, Dataset, "transformation_func must return a Dataset")
-        return made
+        return made  # type: ignore[no-any-return]
 
     def reduce(
         self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None
@@ -402,7 +406,7 @@ class Dataset(Methods, Nested):
             raise ValueError(f"data must hold a {cls.__name__}, not a {what}")  # noqa: TRY004 - its bytes are wrong, not its type
         return ds
 
-    def get_single_element(self, name: str | None = None) -> Any:
+    def get_single_element(self, name: str | None = None) -> Element_co:
         """The element of a dataset that has exactly one.
 
         Parameters
@@ -437,7 +441,7 @@ class Dataset(Methods, Nested):
                 raise CardinalityError(1, 0)
             if elements.get_next_as_optional().has_value():
                 raise CardinalityError(1, 2)
-        return first.get_value()
+        return first.get_value()  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         from tundish.loader.plan.describing import one_line  # noqa: PLC0415 - see `iterator`

@@ -147,13 +147,18 @@ def names() -> Iterator[str]:
         yield from (name for name in os.listdir(NAMED_MEMORY) if "tundish" in name)  # noqa: PTH208
 
 
-def collect() -> None:
-    """Collect garbage; what thousands of tests leave with pytest is not looked through each time."""
+def collect() -> bool:
+    """Collect garbage; return True if that took long: thousands of tests leave much with pytest."""
     began = time.perf_counter()
     gc.collect()
-    if time.perf_counter() - began > COLLECTING_S:
-        gc.collect()  # what finalizers let go of: frozen, it would stay
-        gc.freeze()
+    return time.perf_counter() - began > COLLECTING_S
+
+
+def collect_all() -> None:
+    """Collect what finalizers let go of too, generators in generators, until nothing is found; and what was frozen."""
+    gc.unfreeze()
+    while gc.collect():
+        pass
 
 
 def bury_the_dead() -> None:
@@ -215,12 +220,14 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     before = holdings()
     yield
     await_ending(before)
-    collect()
+    long = collect()
     bury_the_dead()
     after = holdings()
     if after.descriptors - before.descriptors:  # of what a generator let go as it was collected
-        gc.collect()
+        collect_all()
         after = holdings()
+    if long:
+        gc.freeze()  # what is there now is not looked through after each test
     if (before.zygotes, before.arenas) != (after.zygotes, after.arenas):
         after = replace(after, descriptors=before.descriptors)
     _, workers = psutil.wait_procs(after.workers - before.workers, timeout=ENDING_S)

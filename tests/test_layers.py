@@ -36,6 +36,7 @@ FACES = {
     "nests",
     "preemption",
     "prefetching",
+    "progressbar",
     "__main__",
 }
 BASE = {
@@ -62,7 +63,7 @@ MAY_IMPORT = {
     "loader.protocols": BASE | {"shm", "formats", "loader.plan", "loader.watch"},
     "loader.operators": PLAN | {"formats", "snapshot"},
     "loader.run": PLAN | {"shm", "formats", "snapshot", "loader.operators"},
-    "loader.dataset": PLAN | {"loader.operators", "loader.run"},
+    "loader.dataset": PLAN | {"loader.operators", "loader.run", "loader.typed"},
     "loader.files": PLAN | {"formats", "loader.operators", "loader.dataset"},
     "loader.dataloader": PLAN | {"shm", "loader.operators", "loader.run", "loader.dataset"},
     "loader.service": PLAN

@@ -27,6 +27,15 @@ def test_make_alone_prints_help() -> None:
     assert "\nPYTHON ?=" not in done.stdout
 
 
+def test_targets_that_are_no_files_are_phony() -> None:
+    """A file of such a name would else stand for the target, and nothing would run."""
+    phony = re.search(r"^\.PHONY: ((?:.*\\\n)*.*)$", MAKEFILE, re.MULTILINE)
+    assert phony is not None
+
+    targets = re.findall(r"^([a-z][a-z-]*):", MAKEFILE, re.MULTILINE)
+    assert sorted(phony[1].replace("\\", "").split()) == sorted(targets)
+
+
 def test_continuous_integration_names_its_targets() -> None:
     """It does not rely on what `make` alone does."""
     calls = re.findall(r"^make\b(.*)", (ROOT / ".ci/run").read_text(encoding="utf-8"), re.MULTILINE)

@@ -31,7 +31,7 @@ AROUND = """Options ThreadingOptions StatsOptions StatsAggregator AUTOTUNE INFIN
     IteratorSpec Optional set_seed errors InputContext DataLoader default_collate get_worker_info
     testing experimental io debugging ArrowDataset CsvDataset FixedLengthRecordDataset
     JsonLinesDataset ParquetDataset
-    SqlDataset TarDataset TextLineDataset TFRecordDataset TFRecordWriter"""
+    SqlDataset TarDataset TextLineDataset TFRecordDataset TFRecordWriter progress"""
 EXPERIMENTAL = """snapshot save load unbatch unique take_while shuffle_and_repeat group_by_window latency_stats
     bytes_produced_stats set_stats_aggregator serve_metrics to_variant SqlDataset StatsAggregator StatsOptions ThreadingOptions TFRecordWriter AUTOTUNE
     service"""

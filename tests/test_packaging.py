@@ -13,6 +13,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import tundish
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "tundish"
 PARTS = ("formats", "loader", "shm", "snapshot")
@@ -33,7 +35,9 @@ def test_the_wheel_from_the_sdist(tmp_path: Path) -> None:
         archive.extractall(tmp_path / "source", filter="data")
     (source,) = (tmp_path / "source").iterdir()
 
-    assert contents(build("wheel", source, tmp_path / "wheel")) == package_files()
+    wheel = build("wheel", source, tmp_path / "wheel")
+    assert wheel.name.split("-")[:2] == source.name.split("-") == ["tundish", tundish.__version__]
+    assert contents(wheel) == package_files()
 
 
 def test_the_wheel_is_importable_alone(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 CACHE = Path(__file__).parent / "cache"
 PACKAGES = ("lomiri-wallpapers-16.04", "mate-backgrounds", "linux-doc-6.1")
 WIDTH, HEIGHT = 500, 375
-LINES = 40_000
+LINES = 150_000
 SOURCES = CACHE / "sources.json"
 
 
@@ -93,11 +93,13 @@ def photographs() -> str:
     count = 0
     for path in paths:
         image = Image.open(path).convert("RGB")
-        for top in range(0, image.height - HEIGHT + 1, HEIGHT):
-            for left in range(0, image.width - WIDTH + 1, WIDTH):
-                tile = image.crop((left, top, left + WIDTH, top + HEIGHT))
-                tile.save(folder / f"{count:05d}.jpg", quality=90)
-                count += 1
+        # Two grids: enough files to outlast the start.
+        for first in ((0, 0), (HEIGHT // 2, WIDTH // 2)):
+            for top in range(first[0], image.height - HEIGHT + 1, HEIGHT):
+                for left in range(first[1], image.width - WIDTH + 1, WIDTH):
+                    tile = image.crop((left, top, left + WIDTH, top + HEIGHT))
+                    tile.save(folder / f"{count:05d}.jpg", quality=90)
+                    count += 1
     return f"{count} JPEG files of {WIDTH} x {HEIGHT}, of " + (
         " and ".join(PACKAGES[:2]) if found else "scikit-learn"
     )

@@ -20,6 +20,8 @@ import statistics
 import sys
 import threading
 import time
+from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +30,8 @@ from data import CACHE
 from hashing import multiset, size
 from packing import LENGTH
 from workloads import works
+
+PATIENCE = 15.0  # seconds after which whole epochs are given up, and what was delivered counts
 
 
 def main() -> None:
@@ -68,6 +72,15 @@ def passes(loader: Any) -> Any:
     return iter(loader() if callable(loader) else loader)
 
 
+def opened(peer: Any, work: Any, settings: dict[str, Any]) -> Any:
+    """Open a peer for all epochs: where it repeats by itself, one iterator that is read an epoch at a time."""
+    if not work.epochs or not getattr(peer, "REPEATS", False):
+        return peer.open(work, **settings)
+    loader = peer.open(work, **settings, epochs=work.epochs)
+    every = cache(lambda: passes(loader))  # begins when it is asked for: its start is measured
+    return lambda: islice(every(), -(-work.count // work.batch))
+
+
 def samples(work: Any, batch: Any) -> int:
     """Count what a batch has: rows, or tokens of text, or one element that is not batched."""
     if work.kind == "lines":
@@ -76,14 +89,20 @@ def samples(work: Any, batch: Any) -> int:
 
 
 def timed(peer: Any, work: Any, settings: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Measure until the epochs or the seconds are over."""
-    batches = peer.open(work, **settings)
+    """Measure whole epochs from the call on, or epoch after epoch for some seconds.
+
+    Without a number of epochs, the first quarter of the time is not counted: it holds the start, and what a loader had
+    computed ahead when it delivered its first batch.
+    """
+    batches = opened(peer, work, settings)
     begun = time.perf_counter()
-    planned, number, first, mark = work.count * work.epochs, 0, None, None
-    started, gaps = begun, list[float]()
-    for _ in range(work.epochs):
+    first, mark, gaps = None, None, list[float]()
+    if work.epochs:
+        mark = (begun, 0, time.process_time(), tree_cpu(), 0)
+    number, epochs, over = 0, 0, False
+    while not over and epochs != work.epochs:
         iterator = passes(batches)
-        while True:
+        while not over:
             asked = time.perf_counter()
             batch = next(iterator, None)
             now = time.perf_counter()
@@ -91,17 +110,14 @@ def timed(peer: Any, work: Any, settings: dict[str, Any], seconds: float) -> dic
                 break
             number += samples(work, batch)
             gaps.append(now - asked)
-            if first is None:
-                first, started = now - begun, now
-            if mark is None and (number >= planned / 20 or now - started > seconds / 4):
+            first = first or now - begun
+            if mark is None and now - begun - first > seconds / 4:
                 mark = (now, number, time.process_time(), tree_cpu(), len(gaps))
             del batch
-            if now - started > seconds:
-                break
-            if work.step:
+            over = now - begun - first > (PATIENCE if work.epochs else seconds)
+            if work.step and not over:
                 time.sleep(work.step)
-        if now - started > seconds:
-            break
+        epochs += 1
         del iterator
     if mark is None or number == mark[1]:
         raise TimeoutError(f"{number} samples in {seconds:g} s: too slow to be measured")

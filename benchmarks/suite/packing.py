@@ -10,11 +10,11 @@ from data import CACHE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-LENGTH, BATCH, LINES = 2048, 32, 256
+LENGTH, BATCH, LINES = 2048, 32, 64
 
 
 def lines(count: int) -> Iterator[list[bytes]]:
-    """Yield lists of 256 lines."""
+    """Yield lists of 64 lines."""
     every = (CACHE / "text.txt").read_bytes().splitlines()[:count]
     for start in range(0, len(every), LINES):
         yield every[start : start + LINES]

@@ -21,6 +21,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import signal
 import statistics
 import subprocess
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 BEST = HERE / "best.json"
-PATIENCE = {"check": 90.0, "time": 75.0, "expected": 200.0}
-SWEEP_SECONDS = 1.5
+PATIENCE = {"check": 90.0, "time": 120.0, "expected": 200.0}
+SWEEP_SECONDS = 2.5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,22 +93,24 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def settings_of(peer: str, work: str) -> dict[str, dict[str, Any]]:
     """Settings to time, by the name of their column: defaults, best, and a peer's extra rows."""
-    module = described(peer)
-    found = {
-        name: module["settings"][name]
-        for name in ("defaults",)
-        if name not in skipped(module, work)
-    }
+    module, every = described(peer), all_settings(peer, work)
     best = json.loads(BEST.read_text()).get(work, {}).get(peer) if BEST.exists() else None
-    if best and best != "defaults":
-        found[best] = module["settings"][best]
+    found = {name: every[name] for name in ("defaults", best) if name in every}
     return found | module["extra"].get(work, {})
 
 
-def skipped(module: dict[str, Any], work: str) -> Sequence[str]:
-    """Names of settings that are left out of a row."""
-    reason = module["left_out"].get(work)
-    return list(reason) if isinstance(reason, dict) else []
+def all_settings(peer: str, work: str) -> dict[str, dict[str, Any]]:
+    """Return every setting of a peer that a workload admits, by its name."""
+    from workloads import works
+
+    module = described(peer)
+    reason = module["left_out"].get(work, {})
+    if not isinstance(reason, dict):
+        return {}
+    found = {n: s for n, s in module["settings"].items() if n not in reason}
+    if works()[work].processes:
+        found = {n: s for n, s in found.items() if re.match("[1-9][0-9]* (workers|processes)", n)}
+    return found
 
 
 _DESCRIBED: dict[str, dict[str, Any]] = {}
@@ -134,7 +137,9 @@ def described(peer: str) -> dict[str, Any]:
 def left_out(peer: str, work: str) -> str | None:
     """Return the reason if a peer does not run a workload."""
     reason = described(peer)["left_out"].get(work)
-    return reason if isinstance(reason, str) else None
+    if isinstance(reason, str):
+        return reason
+    return None if all_settings(peer, work) else "no setting of it has worker processes"
 
 
 def digest(peer: str, work: str) -> str:
@@ -260,8 +265,7 @@ def sweep(asked: Sequence[str], peers: Sequence[str]) -> None:
         for peer in peers:
             if left_out(peer, work):
                 continue
-            module = described(peer)
-            tried = {n: s for n, s in module["settings"].items() if n not in skipped(module, work)}
+            tried = all_settings(peer, work)
             found: dict[str, Any] = {}
             for row in run(
                 {

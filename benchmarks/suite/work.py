@@ -37,12 +37,14 @@ class Work:
         Elements of a batch; None for elements as they are.
     shuffle, ordered : bool
         A true permutation of the whole; and if the delivered order is part of the output.
-    epochs : int
-        Passes of a measurement, as far as its time goes.
+    epochs : int, optional
+        Passes that are measured as a whole; None for as many as fit into `seconds`.
+    processes : bool
+        Only settings with worker processes are run: in one process an array that exists is handed over as it is.
     step : float
         Seconds that the consumer sleeps after each batch.
     seconds : float
-        A measurement ends after so many, if the epochs have not ended before.
+        A measurement without `epochs` ends after so many.
     bound_rate : callable
         ``bound_rate(index, seconds)`` runs in `bound_processes` processes and returns samples/s of one.
     """
@@ -60,7 +62,8 @@ class Work:
     batch: int | None = None
     shuffle: bool = False
     ordered: bool = False
-    epochs: int = 1
+    epochs: int | None = None
+    processes: bool = False
     step: float = 0.0
     seconds: float = 2.0
     bound_processes: int = 2

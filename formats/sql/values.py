@@ -143,6 +143,8 @@ def _at_once(values: Any, dtype: str) -> Any:
 
 
 def _within(values: Sequence[int], want: Any) -> np.ndarray | None:
+    if want == np.uint64 and min(values) < 0:  # numpy 1 would wrap it
+        return None
     try:
         found = np.array(values, np.uint64 if want == np.uint64 else np.int64)
     except OverflowError:

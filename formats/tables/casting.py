@@ -114,7 +114,7 @@ def cast(array: Any, kind: Any, name: str, bad: Bad) -> Any:
     if array.type == kind:
         return array
     try:
-        made = _cast(array, kind)
+        made = cast_whole(array, kind)
     except pa.ArrowNotImplementedError as problem:
         for k in range(len(array)):
             bad.setdefault(k, f"column {name!r} is {array.type}, which cannot be {kind}: {problem}")
@@ -133,17 +133,47 @@ def cast(array: Any, kind: Any, name: str, bad: Bad) -> Any:
     return made
 
 
-def _cast(array: Any, kind: Any) -> Any:
+def cast_whole(array: Any, kind: Any) -> Any:
+    """Cast a column whose values all fit.
+
+    Raises
+    ------
+    pyarrow.ArrowNotImplementedError
+        There is no cast between the two types.
+    pyarrow.ArrowInvalid, ValueError
+        A value does not fit.
+    """
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    if pa.types.is_float16(array.type):
+        array = _as(np.float64, array)
     if pa.types.is_boolean(kind) and not pa.types.is_boolean(array.type):
         _check_bits(array)
+    if pa.types.is_float16(kind):
+        return _halved(array)
     made = array.cast(kind, safe=True)
     if pa.types.is_floating(kind) and pa.types.is_floating(array.type):
         grown = pc.and_(pc.is_finite(array), pc.is_inf(made))  # too large for the narrower type
         if pc.any(grown).as_py():
             raise ValueError("it is too large")
     return made
+
+
+def _halved(array: Any) -> Any:
+    """Return a column as float16. pyarrow casts to it only since version 16, and makes too large integers infinite."""
+    if not pa.types.is_floating(array.type):
+        array = array.cast(pa.float32(), safe=True)
+    made = _as(np.float16, array)
+    if np.any(np.isinf(made) & np.isfinite(array)):
+        raise ValueError("it is too large")
+    return made
+
+
+def _as(dtype: Any, array: Any) -> Any:
+    """Return a column of floats as one of another dtype, with the same nulls."""
+    with np.errstate(over="ignore"):
+        values = array.to_numpy(zero_copy_only=False).astype(dtype)
+    return pa.array(values, mask=array.is_null().to_numpy(zero_copy_only=False))
 
 
 def _check_bits(array: Any) -> None:

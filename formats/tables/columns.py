@@ -35,6 +35,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tundish.errors import SpecError
+from tundish.formats.tables import views
+from tundish.formats.tables.casting import cast_whole
 from tundish.spec import normalise
 
 Bad = dict[int, str]
@@ -118,8 +120,8 @@ def _is_list(kind: Any) -> bool:
     return bool(
         types.is_list(kind)
         or types.is_large_list(kind)
-        or types.is_list_view(kind)
-        or types.is_large_list_view(kind)
+        or views.is_list_view(kind)
+        or views.is_large_list_view(kind)
     )
 
 
@@ -128,10 +130,10 @@ def _is_text(kind: Any) -> bool:
     return bool(
         types.is_string(kind)
         or types.is_large_string(kind)
-        or types.is_string_view(kind)
+        or views.is_string_view(kind)
         or types.is_binary(kind)
         or types.is_large_binary(kind)
-        or types.is_binary_view(kind)
+        or views.is_binary_view(kind)
         or types.is_fixed_size_binary(kind)
     )
 
@@ -193,10 +195,8 @@ def _times(array: Any) -> np.ndarray:
 def _texts(array: Any, name: str, bad: Bad) -> np.ndarray:
     """Return strings as objects, None for a null."""
     kind = array.type
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        array = array.cast(
-            pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
-        )
+    if views.is_string_view(kind) or views.is_binary_view(kind):
+        array = array.cast(pa.large_string() if views.is_string_view(kind) else pa.large_binary())
     try:
         return np.asarray(array.to_numpy(zero_copy_only=False), object)
     except (UnicodeDecodeError, pa.ArrowException):
@@ -223,7 +223,7 @@ def _fixed(array: Any, name: str, bad: Bad) -> np.ndarray:
 
 def _lists(array: Any, name: str, bad: Bad) -> np.ndarray:
     kind = array.type
-    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+    if views.is_list_view(kind) or views.is_large_list_view(kind):
         array = pa.array(array.to_pylist(), pa.large_list(kind.value_type))
     values = np.empty(len(array), object)
     if not len(array):
@@ -370,7 +370,7 @@ def default_of(kind: Any, name: str, default: Any) -> np.ndarray:
         if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "mM":
             value = value.tolist()
         if isinstance(value, (int, float, list)) and not pa.types.is_null(kind):
-            array = pa.array([value]).cast(kind)  # given a type at once, pyarrow cuts off fractions
+            array = cast_whole(pa.array([value]), kind)  # pa.array(..., kind) cuts off fractions
         else:
             array = pa.array([value], None if pa.types.is_null(kind) else kind)
         made = to_numpy(array, name, {}, wrong)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 import numpy as np
 
 from tundish.errors import RecordCorruptError
 from tundish.formats.files import RecordFiles
 from tundish.formats.format import ColumnRun
-from tundish.formats.kept import ByteCache
+from tundish.formats.kept import ROOM, ByteCache
 from tundish.merging import merged
 from tundish.spec import map_leaves
 
 if TYPE_CHECKING:
     from tundish.formats.format import RecordReader
-    from tundish.formats.tables.reader import TableBatch, TableReader, TableRows
+    from tundish.formats.tables.reader import MergedBatches, TableBatch, TableReader, TableRows
 
 _TOGETHER = ""  # the key of batches that were put together
 _FAR = np.iinfo(np.int64).max  # behind the last row of a file
+
+_between: WeakSet[TableFiles] = WeakSet()
+"""The source whose rows are kept for its next iterator: at most one."""
 
 
 class TableFiles(RecordFiles):
@@ -28,6 +32,9 @@ class TableFiles(RecordFiles):
     Decoded rows are cached, up to a number of bytes, until the files are closed. If they are all the rows, or the same
     ones are requested again (a window of `shuffle(None, units=)`), they are merged into one batch, from which rows are taken
     at once.
+
+    All rows of a small table stay when the files are closed, so that the next epoch does not decode them again, until
+    another table is read by number. Who makes an iterator looks at the files first: changed ones are another source.
     """
 
     def _begin(self) -> None:
@@ -42,13 +49,45 @@ class TableFiles(RecordFiles):
         return kept
 
     def keep(self, nbytes: int) -> None:
-        """Set the size of the cache of decoded rows."""
+        """Set the size of the cache of decoded rows; what another table has left is dropped."""
+        self._alone()
+        _between.discard(self)
+        if self._kept.used > nbytes:
+            self.drop()
         self._kept.room = nbytes
+
+    def _alone(self) -> None:
+        """Drop what other tables have left."""
+        for other in [each for each in _between if each is not self]:
+            other.drop()
+
+    def drop(self) -> None:
+        """Drop the rows that wait for another iterator, unless one is reading them."""
+        if self._lock.acquire(blocking=False):
+            try:
+                _between.discard(self)
+                self._kept.clear()
+                self._known = 0
+            finally:
+                self._lock.release()
 
     def _clear(self) -> None:
         super()._clear()
+        whole = self._kept.get(_TOGETHER)
         self._kept.clear()
-        self._known = 0
+        if whole is not None and self._stays(whole):
+            self._alone()
+            _between.add(self)
+            self._kept.put(_TOGETHER, whole)
+        self._known = len(self._kept)
+
+    def _stays(self, batch: MergedBatches) -> bool:
+        """Return True if decoded rows may stay without an iterator: all of them, few bytes, of files that are known."""
+        return (
+            len(batch) == len(self)
+            and batch.nbytes <= min(ROOM, self._kept.room)
+            and None not in self._identities
+        )
 
     def _opened(self, reader: RecordReader, *, ahead: bool) -> None:
         if not ahead:

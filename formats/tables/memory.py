@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tundish.errors import RecordCorruptError
+from tundish.formats.tables import views
 from tundish.formats.tables.digest import digest_of_table
 from tundish.formats.tables.form import TableFormat, TableLayout
 from tundish.formats.tables.source import check_kind
@@ -181,9 +182,9 @@ def _plain(table: Any) -> Any:
         if isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.FixedShapeTensorType):
             chunks = [chunk.storage for chunk in table.column(k).chunks]
             table = table.set_column(k, field.name, pa.chunked_array(chunks, kind.storage_type))
-        elif pa.types.is_string_view(kind):
+        elif views.is_string_view(kind):
             table = table.set_column(k, field.name, table.column(k).cast(pa.large_string()))
-        elif pa.types.is_binary_view(kind):
+        elif views.is_binary_view(kind):
             table = table.set_column(k, field.name, table.column(k).cast(pa.large_binary()))
     return table
 

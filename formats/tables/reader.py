@@ -256,6 +256,9 @@ class MergedBatches:
     before: np.ndarray
     batch: TableBatch
 
+    def __len__(self) -> int:
+        return self.batch.stop
+
     @property
     def nbytes(self) -> int:
         """The size of the rows in bytes."""

@@ -89,6 +89,24 @@ def check_order(
         raise ValueError("drop_last is about batches, and batch_size=None makes none")
 
 
+def check_for_elements(worker_init_fn: Any, generator: Any, rng_compat: str) -> None:
+    """Check arguments that a `Dataset` has no use for, since its own methods and options say it.
+
+    Raises
+    ------
+    ValueError
+        One is given.
+    """
+    given = {
+        "worker_init_fn": (worker_init_fn, "with_options(td.Options(worker_init=...)) sets it"),
+        "generator": (generator, "shuffle(seed=), map(seed=) and td.set_seed seed what it draws"),
+        "rng_compat": (rng_compat == "torch" or None, "map(function, seed=) gives rng="),
+    }
+    for name, (value, instead) in given.items():
+        if value is not None:
+            raise ValueError(f"a td.Dataset takes no {name}: {instead}")
+
+
 def check_context(context: Any, num_workers: int) -> Any:
     """Check a multiprocessing context, as torch does."""
     if context is None:

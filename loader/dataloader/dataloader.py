@@ -11,6 +11,7 @@ from tundish.calls import answering
 from tundish.loader.dataloader.arguments import (
     check_context,
     check_counts,
+    check_for_elements,
     check_order,
     is_dataset,
     is_iterable,
@@ -44,6 +45,7 @@ class Loading:
     _iterator: Any = None
     _said_length: int | None = None
     _pinning: Any = None
+    _asked_ahead: int | None = None
     _recruiting: Any = None  # what makes the source of its workers; None for those of this machine
 
     def __iter__(self) -> LoaderIterator | DatasetBatches:
@@ -175,7 +177,7 @@ class DataLoader(Loading):
     dataset : object
         Map-style: ``dataset[key]``, and ``len(dataset)`` where a sampler needs it;
         ``__getitems__(keys)`` is preferred. Or iterable. Or a `Dataset`, whose elements are
-        batched; its own workers make them.
+        batched; its own workers make them, anew in each epoch, and `persistent_workers` has no effect.
     batch_size : int or None, default 1
         Samples a batch; None delivers them one by one.
     shuffle : bool, optional
@@ -282,6 +284,9 @@ class DataLoader(Loading):
         )
         self.rng_compat = check_rng_compat("rng_compat", rng_compat)
         self.globals = check_globals("globals", globals)
+        self._asked_ahead = prefetch_factor
+        if is_dataset(dataset):
+            check_for_elements(worker_init_fn, generator, rng_compat)
         self.dataset, self.num_workers, self.timeout = dataset, num_workers, timeout
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.worker_init_fn, self.in_order, self.generator = worker_init_fn, in_order, generator

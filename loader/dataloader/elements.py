@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
+from tundish.loader.dataloader.arguments import asked_start
 from tundish.loader.dataloader.iterator import own_collate
+from tundish.loader.dataloader.parallel import LoaderTimeoutError
+from tundish.loader.plan.options import Options
+from tundish.loader.run.polled import NotReady, next_within
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.iterator import LoaderSettings
@@ -18,6 +23,15 @@ if TYPE_CHECKING:
 def _is_fetched_ahead() -> bool:
     """Return True if the caller may ask for the state before the last batch, as Lightning does."""
     return "lightning" in sys.modules or "pytorch_lightning" in sys.modules
+
+
+def options_of(loader: LoaderSettings) -> Options:
+    """Return what a loader's arguments say about how a dataset's own iterator runs."""
+    return Options(
+        deterministic=None if loader.in_order else False,
+        globals=None if loader.globals == "ship" else loader.globals,
+        start=asked_start(loader.multiprocessing_context),
+    )
 
 
 class DatasetBatches:
@@ -34,6 +48,9 @@ class DatasetBatches:
     """
 
     def __init__(self, loader: LoaderSettings, dataset: Dataset, progress: Progress) -> None:
+        options = options_of(loader)
+        if options.given():
+            dataset = dataset.with_options(options)
         batched = loader._auto_collation  # noqa: SLF001 - torch's name
         self._collate = own_collate(loader)
         self._size = 0
@@ -42,6 +59,9 @@ class DatasetBatches:
             self._drop_last = loader.drop_last
         elif batched:
             dataset = dataset.batch(loader.batch_size or 1, drop_remainder=loader.drop_last)
+        if loader._asked_ahead:  # noqa: SLF001 - in common
+            ahead = loader._asked_ahead * loader.num_workers  # noqa: SLF001 - in common
+            dataset = dataset.prefetch(ahead * max(1, self._size))
         self._finish, self._convert = loader.finish, loader.flavour.to_samples
         self._progress = progress
         self._lock = threading.RLock()  # calls from several threads are put in a row
@@ -51,7 +71,13 @@ class DatasetBatches:
         if progress.elements is not None:
             self._source.load_state_dict(progress.elements)
             progress.elements = None
-        progress.ask(self._source.state_dict)
+        self._timeout = float(loader.timeout)
+        if self._timeout and not (loader.num_workers or self._source.stats.workers):
+            self._source.close()
+            raise AssertionError("timeout needs num_workers > 0: there is no worker to wait for")
+        self._gathered: list[Any] = []  # of a batch that was not complete when the timeout passed
+        self._before: dict[str, Any] | None = None  # the state before them
+        progress.ask(self._state)
 
     def __iter__(self) -> Self:
         return self
@@ -69,18 +95,39 @@ class DatasetBatches:
         return batch if self._finish is None else self._finish(batch)
 
     def _next(self) -> Any:
+        until = monotonic() + self._timeout
         if self._collate is None:
-            return self._convert(next(self._source))
+            return self._convert(self._element(until))
         if not self._size:
-            return self._collate(next(self._source))
-        elements = []
-        for element in self._source:
-            elements.append(element)
-            if len(elements) == self._size:
-                return self._collate(elements)
-        if not elements or self._drop_last:
-            raise StopIteration
+            return self._collate(self._element(until))
+        if self._timeout and not self._gathered:
+            self._before = self._source.state_dict()
+        elements, self._gathered = self._gathered, []
+        try:
+            while len(elements) < self._size:
+                elements.append(self._element(until))
+        except StopIteration:
+            if not elements or self._drop_last:
+                raise
+        except LoaderTimeoutError:
+            self._gathered = elements
+            raise
         return self._collate(elements)
+
+    def _element(self, until: float) -> Any:
+        if not self._timeout:
+            return next(self._source)
+        try:
+            return next_within(self._source, max(0.0, until - monotonic()))
+        except NotReady:
+            pass  # not raised here: it would be the context of what is raised
+        raise LoaderTimeoutError(f"batch {self._progress.batches}", self._timeout)
+
+    def _state(self) -> dict[str, Any]:
+        """Return the state after the last batch: elements of one that is not complete come again."""
+        if self._gathered and self._before is not None:
+            return self._before
+        return self._source.state_dict()
 
     @property
     def stats(self) -> Stats:

@@ -56,6 +56,11 @@ class LoaderSettings(Protocol):
         ...
 
     @property
+    def _asked_ahead(self) -> int | None:
+        """Return the prefetch factor that was given; None for the default."""
+        ...
+
+    @property
     def finish(self) -> Finish | None:
         """The last step before each batch is delivered."""
         ...

@@ -13,6 +13,7 @@ from tundish.loader.operators.files import Filenames, Index, Opening, ReadFiles,
 from tundish.loader.operators.interleaving import CYCLE_LENGTH
 from tundish.loader.plan.checks import check_count, check_items, check_word
 from tundish.loader.plan.node import AUTOTUNE, check_workers
+from tundish.spec import Element_co
 
 if TYPE_CHECKING:
     from tundish.formats.format import Format
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Paths = str | bytes | os.PathLike[str] | Sequence[str | bytes | os.PathLike[str]] | Dataset
 
 
-class FileDataset(Dataset):
+class FileDataset(Dataset[Element_co]):
     """A dataset of the records of files; operators on it give a plain `Dataset`."""
 
     @classmethod

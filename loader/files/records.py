@@ -96,7 +96,7 @@ class TextLineDataset(FileDataset):
         self._read(filenames, form, num_parallel_reads, on_error, index)
 
 
-class FixedLengthRecordDataset(FileDataset):
+class FixedLengthRecordDataset(FileDataset[bytes]):
     """The records of files with records of fixed length, as bytes.
 
     The location of record i is computed: `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` only need the
@@ -185,7 +185,7 @@ def _check_left_out(name: str, value: Any) -> int:
     return 0 if value is None else check_count(name, value, least=0)
 
 
-class TFRecordDataset(FileDataset):
+class TFRecordDataset(FileDataset[bytes]):
     """The records of TFRecord files, as bytes.
 
     Parameters

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -19,6 +21,7 @@ from tundish.loader.protocols.items import Failure, Made
 from tundish.loader.protocols.operator import Batching, Unary
 from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import (
+    BatchedRefs,
     Stretch,
     ints,
     named,
@@ -28,7 +31,7 @@ from tundish.loader.protocols.refs import (
     some,
     within_one,
 )
-from tundish.loader.protocols.specs import over, stacked
+from tundish.loader.protocols.specs import fixed_nbytes, over, stacked, static_spec
 from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.ragged import RaggedRows, ragged_apart
 from tundish.spec import (
@@ -45,9 +48,22 @@ from tundish.spec import (
 if TYPE_CHECKING:
     from tundish.loader.plan.inputs import InputContext
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Short, Spec, Value
+    from tundish.loader.protocols.contracts import (
+        Builder,
+        Elements,
+        Gather,
+        Machine,
+        Maker,
+        Mark,
+        Short,
+        Spec,
+        Value,
+    )
     from tundish.loader.protocols.items import Ref
     from tundish.loader.protocols.refs import Positions, Refs
+
+_TOGETHER_BYTES, _FEW = 1 << 16, 2
+"""Batches of numbers in memory are made together: so many bytes at once, where that is at least so many batches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +98,9 @@ class Batch(Batching, Unary):
             return up.refs_at(range(first * size, end), pass_, context)
 
         if isinstance(where, range) and where.step == 1:
-            whole, shift = rows(where.start, where.stop), where.start * size
-            return [(k, named(whole[k * size - shift : (k + 1) * size - shift])) for k in where]
+            whole = rows(where.start, where.stop)
+            batches = BatchedRefs(whole, size, where.start)
+            return batches if batches.at_once else list(batches)
         return [(k, named(rows(k, k + 1))) for k in ints(where)]
 
     def nested(self, at: int) -> Any:
@@ -107,6 +124,14 @@ class Batch(Batching, Unary):
             return collate((up(x, pass_) for x in rows), len(rows))
 
         return value
+
+    def together(self, maker: Maker) -> tuple[Elements, int] | None:
+        gather = maker.gather(self.up)
+        if gather is None or not self.positional or self.up.stored is not None:
+            return None
+        row = fixed_nbytes(static_spec(self.up))
+        most = 0 if row is None else _TOGETHER_BYTES // max(1, row * self.size)
+        return (partial(_several, gather), most) if most >= _FEW else None
 
     @property
     def dynamic(self) -> bool:
@@ -140,6 +165,30 @@ class Batch(Batching, Unary):
         count = self.up.cardinality
         whole = count == INFINITE_CARDINALITY or (count >= 0 and count % self.size == 0)
         return self.up.uniform and (self.drop_remainder or whole)
+
+
+def _several(gather: Gather, refs: Any, pass_: int) -> list[Any]:
+    """Return batches, each in arrays of its own; rows of consecutive batches are gathered together."""
+    if not isinstance(refs, BatchedRefs):
+        parts = (refs_of_rows(rows) for _, rows in refs)
+        made = (None if rows is None else gather(rows, pass_) for rows in parts)
+        return list(takewhile(lambda batch: batch is not None, made))
+    columns = gather(refs.rows, pass_)
+    if columns is None:
+        return []
+    size, whole = refs.size, len(refs.rows) // refs.size
+    leaves, tree = flatten(columns)
+    separate = []
+    for leaf in leaves:
+        rows = leaf[: whole * size].reshape(whole, size, *leaf.shape[1:])
+        batches = [batch.copy() for batch in rows]
+        separate.append(batches if whole == len(refs) else [*batches, leaf[whole * size :].copy()])
+    if tree is None:
+        return separate[0]
+    if tree[0] == "d" and not any(tree[2]):
+        names = tree[1]
+        return [dict(zip(names, batch)) for batch in zip(*separate)]  # noqa: B905 - it doubles the cost
+    return [unflatten(tree, batch) for batch in zip(*separate, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)

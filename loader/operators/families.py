@@ -7,10 +7,11 @@ two operators, and not forty.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from tundish.calls import answered
 from tundish.loader.protocols.fluent import Fluent
+from tundish.spec import Element_co
 
 if TYPE_CHECKING:
     from tundish.loader.operators.asserting import AssertingMethods
@@ -174,7 +175,7 @@ class Awaited:
 
 if not TYPE_CHECKING:
 
-    class Methods(Fluent):
+    class Methods(Fluent, Generic[Element_co]):
         """The methods of every family."""
 
     for _home, _names in _FAMILIES.items():

@@ -34,7 +34,7 @@ class Generator(SourceNode):
     signature: Any
 
     op = "from_generator"
-    computing = replays = True
+    computing = replays = stays = True
     cardinality = UNKNOWN_CARDINALITY
     safe = False
     reads = "generator"
@@ -82,7 +82,7 @@ class Generated:
                 self._run = generated(self._node)
                 for _ in range(at):
                     next(self._run)
-            if at % _TIME_EACH or not self._timing:
+            if at % _TIME_EACH != 1 or not self._timing:  # the first one opens what it reads
                 value = next(self._run)
             else:
                 began = perf_counter()

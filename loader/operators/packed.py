@@ -322,6 +322,8 @@ def token_of(
 def _cast(value: float, dtype: np.dtype) -> Any:
     if dtype.kind not in "fc" and value != int(value):
         raise ValueError(value)
+    if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise OverflowError(value)  # numpy 1 would wrap it
     return np.array(value if dtype.kind in "fc" else int(value), dtype)[()]
 
 

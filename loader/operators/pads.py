@@ -282,6 +282,10 @@ def _cast(value: Any, dtype: np.dtype) -> Any:
     if not isinstance(value, (int, float, complex, np.number)):
         return None
     plain = value.item() if isinstance(value, np.number) else value
+    if kind in "iu" and isinstance(plain, int):  # numpy 1 would wrap it
+        bounds = np.iinfo(dtype)
+        if not bounds.min <= plain <= bounds.max:
+            return None
     try:
         with np.errstate(all="ignore"):
             cast = dtype.type(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -27,6 +28,10 @@ from tundish.spec import (
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Builder, Machine, Maker, Value
+    from tundish.loader.watch.watch import StageMeter
+
+_TIME_EACH = 16
+"""One of so many calls is timed, and not the first, which fills caches."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class GroupByReducer(Unary):
     op = "group_by_reducer"
     origin = "ordinal"
     flat = False
-    computing = dynamic = noting = replays = sequential = True
+    computing = dynamic = noting = replays = sequential = stays = True
     cardinality = UNKNOWN_CARDINALITY
     positional = False
     safe = False
@@ -84,7 +89,11 @@ class GroupByReducer(Unary):
         return []
 
     def machine(self, builder: Builder, pass_: int) -> Machine:
-        return GroupedByReducer(self, builder.noted(self, pass_), pass_, builder.context)
+        context, up = builder.context, builder.noted(self, pass_)
+        name = context.label(self)
+        # Beside the stage of the keys, which workers may compute.
+        meter = context.watch.meter(f"{name} reduce", [(name, True, False)], "consumer")
+        return GroupedByReducer(self, up, pass_, context, meter)
 
     def evaluator(self, maker: Maker) -> Value:
         return maker.replayed(self)
@@ -99,8 +108,18 @@ class GroupedByReducer(Rerun):
     Refs are ``(number, 0)`` for an element and ``(number, 1)`` for an error.
     """
 
-    def __init__(self, node: GroupByReducer, up: Machine, pass_: int, context: Context) -> None:
+    def __init__(
+        self,
+        node: GroupByReducer,
+        up: Machine,
+        pass_: int,
+        context: Context,
+        meter: StageMeter,
+    ) -> None:
         super().__init__()
+        self._meter, self._watch, self._label = meter, context.watch, context.label(node)
+        self._sampling = context.sampling
+        self._taken, self._spent_s = 0, 0.0  # by the functions, since the last element
         self._node, self._up, self._pass = node, up, pass_
         self._states: dict[int, State] = {}
         self._errors = self._count = 0
@@ -108,13 +127,8 @@ class GroupedByReducer(Rerun):
         self._told = FailureMaker(node, context)
 
     def make(self) -> Any:
-        while self._finals is None:
-            try:
-                item = self._up.next()
-            except End:
-                self._finals = deque(sorted(self._states))
-                break
-            failure = self._take(item)
+        if self._finals is None:
+            failure = self._read()
             if failure is not None:
                 self._errors += 1
                 return failure
@@ -123,16 +137,49 @@ class GroupedByReducer(Rerun):
         key = self._finals.popleft()
         ref = (self._count, 0)
         self._count += 1
+        began = perf_counter()
         try:
-            return Made(ref, owned(checked(self._node.finalize(self._states.pop(key).value))))
+            found = Made(ref, owned(checked(self._node.finalize(self._states.pop(key).value))))
         except BaseException as error:  # noqa: BLE001 - the element's error
+            self._meter.fail(self._label)
             return self._told.about(error, f"key {key}", ref)
+        self._gave(perf_counter() - began)
+        return found
+
+    def _read(self) -> Failure | None:
+        """Read the input to its end; return the first error before that."""
+        sampling = self._sampling
+        if sampling is not None:
+            # The engine times nothing before the first element is out.
+            sampling.throughout(on=True)
+        try:
+            while True:
+                failure = self._take(self._up.next())
+                if failure is not None:
+                    return failure
+        except End:
+            self._finals = deque(sorted(self._states))
+            return None
+        finally:
+            if sampling is not None:
+                sampling.throughout(on=False)
+
+    def _gave(self, seconds: float) -> None:
+        """Count an element, and the time since the one before it."""
+        self._meter.elements += 1
+        if self._watch.enabled:
+            times = self._watch.sample(self._meter.name).node(self._label)
+            times.add(seconds + self._spent_s)
+            self._spent_s = 0.0
 
     def _take(self, item: Any) -> Failure | None:
         ref = (self._errors, 1)
         if type(item) is Failure:
             return Failure(ref, item.error)
         key = item.note
+        timed = self._taken % _TIME_EACH == 1
+        self._taken += 1
+        began = perf_counter() if timed else 0.0
         try:
             state = self._states.get(key)
             if state is None:
@@ -141,6 +188,8 @@ class GroupedByReducer(Rerun):
         except BaseException as error:  # noqa: BLE001 - the element's error
             return self._told(error, item.ref, self._pass, ref)
         self._states[key] = state
+        if timed:
+            self._spent_s += _TIME_EACH * (perf_counter() - began)
         return None
 
 

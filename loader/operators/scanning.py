@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -32,6 +33,10 @@ from tundish.spec import (
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Builder, Machine, Maker, Value
+    from tundish.loader.watch.watch import StageMeter
+
+_TIME_EACH = 16
+"""One of so many calls is timed, and not the first, which fills caches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +46,7 @@ class Scan(Unary):
     initial: Any
     function: Callable[[Any, Any], Any]
 
-    computing = dynamic = replays = sequential = True
+    computing = dynamic = replays = sequential = stays = True
     positional = safe = False
 
     def params(self) -> dict[str, Any]:
@@ -52,7 +57,8 @@ class Scan(Unary):
         return {**super().params(), "initial": told}
 
     def machine(self, builder: Builder, pass_: int) -> Machine:
-        return Scanned(self, builder.computed(self.up, pass_), pass_, builder.context)
+        up = builder.computed(self.up, pass_)
+        return Scanned(self, up, pass_, builder.context, builder.meter(self))
 
     def evaluator(self, maker: Maker) -> Value:
         return maker.replayed(self)
@@ -61,9 +67,12 @@ class Scan(Unary):
 class Scanned(Rerun):
     """Outputs of a function of each item and the state that it returned for the item before."""
 
-    def __init__(self, node: Scan, up: Machine, pass_: int, context: Context) -> None:
+    def __init__(
+        self, node: Scan, up: Machine, pass_: int, context: Context, meter: StageMeter
+    ) -> None:
         super().__init__()
         self._up, self._pass, self._function = up, pass_, node.function
+        self._meter, self._watch = meter, context.watch
         self._state = State(node.initial, "scan_func")
         self._told = FailureMaker(node, context)
 
@@ -71,20 +80,28 @@ class Scanned(Rerun):
         item = self._up.next()
         if type(item) is Failure:
             return item
+        began = perf_counter() if self._made % _TIME_EACH == 1 else 0.0
         try:
-            made = list(_two(self._function(self._state.value, item.value)))
+            made = self._function(self._state.value, item.value)
+            if type(made) is not tuple or len(made) != 2:
+                raise _not_a_pair(made)  # noqa: TRY301 - a call for each element costs more
+            made = list(made)
             made[1] = checked(made[1])
             self._state.set(made[0])
             made[0] = None  # where both share an array, the state has its own copy
-            return Made(item.ref, owned(made.pop()))
+            found = Made(item.ref, owned(made.pop()))
         except BaseException as error:  # noqa: BLE001 - the element's error
+            self._meter.fail(self._meter.name)
             return self._told(error, item.ref, self._pass, item.ref)
+        self._meter.elements += 1
+        if began and self._watch.enabled:
+            name = self._meter.name
+            self._watch.sample(name).node(name).add(perf_counter() - began)
+        return found
 
 
-def _two(result: Any) -> tuple[Any, Any]:
-    if type(result) is not tuple or len(result) != 2:
-        raise SpecError(f"scan_func must return a pair (new_state, output), not {result!r}")
-    return result
+def _not_a_pair(result: Any) -> SpecError:
+    return SpecError(f"scan_func must return a pair (new_state, output), not {result!r}")
 
 
 class State:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +21,7 @@ from tundish.formats.tables.writing import table_of
 from tundish.loader.plan.checks import check_callable, check_count
 from tundish.loader.plan.node import INFINITE_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
+from tundish.snapshot.lease import Holder
 
 if TYPE_CHECKING:
     from tundish.formats.bytes.sink import FileSink
@@ -203,8 +207,7 @@ def _write(
             f"{target} exists and is not an empty folder; name another one, or remove it"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".tundish-{secrets.token_hex(8)}.tmp")
-    aside.mkdir()
+    aside = _folder_beside(target)
     try:
         names: list[str] = []
         with dataset.iterator() as elements:
@@ -218,6 +221,36 @@ def _write(
         shutil.rmtree(aside, ignore_errors=True)
         raise
     return [str(target / name) for name in names]
+
+
+def _folder_beside(target: Path) -> Path:
+    """Make a hidden folder that names its process, and remove those of processes of this machine that are gone."""
+    here = Holder.here()
+    for left in target.parent.glob(".tundish-*.tmp"):
+        holder = _holder_of(left, here)
+        if holder is not None and not holder.alive:
+            shutil.rmtree(left, ignore_errors=True)
+    name = f".tundish-{_place_of(here)}-{here.pid}-{here.born}-{secrets.token_hex(8)}.tmp"
+    aside = target.with_name(name)
+    aside.mkdir()
+    return aside
+
+
+def _holder_of(folder: Path, here: Holder) -> Holder | None:
+    """Return the process that made a hidden folder; None if it cannot be looked up from here."""
+    match = _NAMED.fullmatch(folder.name)
+    if match is None or match["place"] != _place_of(here):
+        return None
+    return replace(here, pid=int(match["pid"]), born=match["born"])
+
+
+def _place_of(holder: Holder) -> str:
+    return hashlib.blake2b(holder.place.encode(), digest_size=8).hexdigest()
+
+
+_NAMED = re.compile(
+    r"\.tundish-(?P<place>[0-9a-f]{16})-(?P<pid>\d+)-(?P<born>[\d.]+)-[0-9a-f]{16}\.tmp"
+)
 
 
 class _Tables:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.checks import check_count, check_flag
+from tundish.loader.protocols.failure import without_frames
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.generating import BrokenElement
 from tundish.loader.protocols.items import End, Ref, ref_of, to_json
@@ -58,7 +59,8 @@ class Elements(SourceNode):
         def value(item: Any, _: int) -> Any:
             found = values[item]
             if type(found) is BrokenElement:
-                raise found.error
+                # A cache keeps windows: with the frames that an error passes, it would keep itself.
+                raise without_frames(found.error)
             return found if hand is None else hand(found)
 
         return value
@@ -203,7 +205,7 @@ def parts_of(maker: Maker, node: Unary) -> Callable[[Any, int], list[Any]]:
             return map_leaves(read_only, up(item, pass_))
         except Exception as error:  # noqa: BLE001 - the element's error, raised where it is read
             origin = describe_origin(*identity(ref_of(item), pass_))
-            return BrokenElement(add_origin(error, origin, where))
+            return BrokenElement(without_frames(add_origin(error, origin, where)))
 
     return lambda items, pass_: [part(item, pass_) for item in items]
 

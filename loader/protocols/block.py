@@ -212,15 +212,17 @@ class Block:
         """Return rows of a `small` block as a list of private values."""
         layout = self.layout
         assert layout is not None
-        if layout.tree is not LEAF:
+        tree, parts = layout.tree, list[list[Any]]()
+        if self.elements or not layout.keys:  # rows of several layouts, or of nothing
             return [self.element(row, copy=True) for row in range(first, stop)]
-        column = self.columns[0]
-        if column is None:
-            return [self._loose_one(0, k) for k in range(first, stop)]
-        rows = column[first:stop]
-        if column.ndim == 1 and column.dtype.kind != "V":
-            return list(rows)
-        return [copied(row) for row in rows]
+        for at, column in enumerate(self.columns):
+            if column is None:
+                parts.append([self._loose_one(at, k) for k in range(first, stop)])
+            else:
+                parts.append(_separate(column[first:stop]))
+        if tree is LEAF:
+            return parts[0]
+        return [unflatten(tree, leaves) for leaves in zip(*parts, strict=True)]
 
     def evict(self) -> bool:
         """Move the rows to private memory to free the slot; return False if the consumer holds some."""
@@ -229,6 +231,13 @@ class Block:
         self.private = self.root.copy()
         self.root, self._columns = self.private, None
         return True
+
+
+def _separate(rows: np.ndarray) -> list[Any]:
+    """Return rows as private values."""
+    if rows.dtype.kind == "V":
+        return [copied(row) for row in rows]
+    return list(rows) if rows.ndim == 1 else [row.copy() for row in rows]
 
 
 def _one(column: np.ndarray, row: int, copy: bool) -> Any:

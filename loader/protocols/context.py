@@ -189,8 +189,9 @@ class Context:
     def inner(self, root: Operator, origin: tuple[Any, ...]) -> Context:
         """Return the context of the dataset that a `flat_map` made from one element."""
         seed = derive_seed(self.base_seed, "inner", origin)
-        inner = Context(root, 0, seed, self.graph_seed, origin, self.where)
-        inner.files, inner.room, inner.watch = self.files, self.room, self.watch.inner()
+        watch = self.watch.inner()
+        inner = Context(root, 0, seed, self.graph_seed, origin, self.where, watch=watch)
+        inner.files, inner.room = self.files, self.room
         inner.probes = tuple(probe.bound(inner) for probe in self.probes)
         return inner
 

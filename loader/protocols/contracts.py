@@ -7,7 +7,7 @@ workers and without, so the order cannot depend on workers. An *evaluator* compu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -25,6 +25,11 @@ Value = Callable[[Any, int], Any]
 Gather = Callable[[Any, int], Any]
 """``gather(refs, pass)`` returns the columns of the elements of `refs` (a range, an array or a `Tuples`) as new arrays,
 stacked as by `collate`; None if one of them may be an error, so that each has to be made separately.
+"""
+
+Elements = Callable[[Any, int], Sequence[Any]]
+"""``elements(refs, pass)`` returns the elements of refs, to be delivered one by one; of the first of them, where one after
+those cannot be made, or is not at hand.
 """
 
 Hand = Callable[..., Any] | None
@@ -174,6 +179,10 @@ class Maker(Protocol):
 
     def gather(self, node: Operator) -> Gather | None:
         """Compile a function from refs to columns of a node's elements; None if each is made separately."""
+        ...
+
+    def together(self, node: Operator) -> tuple[Elements, int] | None:
+        """Compile what makes several of a node's elements at once, and how many; None if each is made on demand."""
         ...
 
     def below(self, node: Operator, up: Operator) -> Value:

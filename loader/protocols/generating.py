@@ -13,6 +13,7 @@ from tundish.loader.protocols.ownership import private
 from tundish.loader.protocols.raised import carried, element_error
 from tundish.spec import (
     ArraySpec,
+    Tree,
     flatten,
     normalise,
     paths,
@@ -108,6 +109,8 @@ def fit(value: Any, signature: Any) -> Any:
     if isinstance(value, list) and want is not None and want[0] == "t":
         value = tuple(value)
     leaves, tree = flatten(value)
+    if tree != want and not same_structure(tree, want):
+        leaves, tree = flatten(_rows(value, want))
     if tree != want:
         if not same_structure(tree, want):
             raise SpecError(
@@ -118,6 +121,18 @@ def fit(value: Any, signature: Any) -> Any:
         leaves = [by_path[p] for p in paths(want)]
     named = zip(leaves, specs, paths(want), strict=True)
     return unflatten(want, [_fit_leaf(leaf, spec, path) for leaf, spec, path in named])
+
+
+def _rows(value: Any, want: Tree) -> Any:
+    """Give the value with a list for each tuple that stands where the signature has one array, as in tf.data."""
+    if want is None:  # one array
+        return list(value) if type(value) is tuple else value
+    kind, keys, parts = want
+    if kind == "d" and isinstance(value, dict) and value.keys() == set(keys):
+        return {key: _rows(value[key], part) for key, part in zip(keys, parts, strict=True)}
+    if kind == "t" and type(value) in {list, tuple} and len(value) == len(parts):
+        return tuple([_rows(inner, part) for inner, part in zip(value, parts, strict=True)])
+    return value
 
 
 def _fit_leaf(leaf: Any, spec: ArraySpec, path: str) -> Any:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import (
         Builder,
+        Elements,
         Gather,
         Identity,
         Machine,
@@ -240,6 +241,10 @@ class Operator(Traits):
     def gather(self, maker: Maker) -> Gather | None:
         """Compile a function from refs to columns of its elements; None if each is made separately."""
         return maker.gather(self.inputs[0]) if self.same_refs else None
+
+    def together(self, maker: Maker) -> tuple[Elements, int] | None:
+        """Compile what makes several of its elements at once, and how many; None if each is made on demand."""
+        return maker.together(self.inputs[0]) if self.same_refs else None
 
     @property
     def makes(self) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.node import walk, why_unnumbered
 from tundish.loader.protocols.items import End, Ref
-from tundish.loader.protocols.refs import BatchRefs, Tuples, ints
+from tundish.loader.protocols.refs import BatchRefs, ints, joined
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
@@ -86,7 +86,7 @@ class Positions:
             made = self._made(begin, end if self._count is None else min(end, self._count))
             most = self._most // numbers_in(made[0])
             self._wanted = min(max(2 * self._wanted, _FIRST), most)
-            self._ahead, self._first, skip = joined(have, made) if len(have) else made, at, 0
+            self._ahead, self._first, skip = joined([have, made]) if len(have) else made, at, 0
         return self._ahead[skip : skip + stop - at]
 
     def at(self, positions: np.ndarray) -> Refs:
@@ -142,15 +142,6 @@ def numbers_in(ref: Any) -> int:
     if type(ref) is tuple:
         return sum(map(numbers_in, ref))
     return len(ref) if isinstance(ref, BatchRefs) else 1
-
-
-def joined(refs: Refs, more: Refs) -> Refs:
-    """Concatenate refs, by columns if both are columnar."""
-    if isinstance(refs, Tuples) and isinstance(more, Tuples):
-        return Tuples(*map(joined, refs.columns, more.columns))
-    if isinstance(refs, (range, np.ndarray)) and isinstance(more, (range, np.ndarray)):
-        return np.concatenate((refs, more))
-    return [*listed(refs), *listed(more)]
 
 
 def listed(refs: Any) -> list[Ref]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,6 +125,66 @@ def pieced(parts: list[tuple[Any, Refs]], count: int) -> Refs:
         for k, ref in zip(at.tolist(), ints(refs), strict=True):
             filled[k] = ref
     return filled
+
+
+class BatchedRefs(Sequence[Any]):
+    """The refs of consecutive batches of one size, ``(number, rows)``; equivalent to a list of them.
+
+    Parameters
+    ----------
+    rows : Refs
+        The refs of all their rows.
+    size : int
+        The number of rows of each; the last may have fewer.
+    first : int
+        The number of the first batch.
+    """
+
+    __slots__ = ("first", "rows", "size")
+
+    def __init__(self, rows: Refs, size: int, first: int) -> None:
+        self.rows, self.size, self.first = rows, size, first
+
+    @property
+    def at_once(self) -> bool:
+        """True if the rows are one range, array or `Tuples`."""
+        return isinstance(self.rows, _AT_ONCE)
+
+    def __len__(self) -> int:
+        return (len(self.rows) + self.size - 1) // self.size
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, which: Any) -> Any:
+        size = self.size
+        if isinstance(which, slice):
+            first, stop, _ = which.indices(len(self))
+            return BatchedRefs(self.rows[first * size : stop * size], size, self.first + first)
+        if not 0 <= which < len(self):
+            raise IndexError(which)
+        return self.first + which, named(self.rows[which * size : (which + 1) * size])
+
+
+def joined(parts: Sequence[Any]) -> Refs:
+    """Concatenate refs, by columns if all parts are columnar."""
+    if all(isinstance(refs, BatchedRefs) for refs in parts):  # consecutive ones
+        rows = joined([refs.rows for refs in parts])
+        return BatchedRefs(rows, parts[0].size, parts[0].first)
+    if all(isinstance(refs, Tuples) for refs in parts):
+        return Tuples(*map(joined, zip(*[refs.columns for refs in parts], strict=True)))
+    if all(isinstance(refs, (range, np.ndarray)) for refs in parts):
+        return _run_of_ranges(parts) or np.concatenate([array_of(refs) for refs in parts])
+    return [ref for refs in parts for ref in ints(refs)]
+
+
+def _run_of_ranges(parts: Sequence[Any]) -> range | None:
+    """Return ranges as one, if each begins where the one before it ends; else None."""
+    if not all(isinstance(refs, range) and refs.step == 1 for refs in parts):
+        return None
+    if any(one.stop != other.start for one, other in pairwise(parts)):
+        return None
+    return range(parts[0].start, parts[-1].stop)
 
 
 class Stretch:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tundish.errors import SpecError
 from tundish.spec import (
@@ -122,6 +125,21 @@ def over(told: Any, make: Callable[[Any], Any]) -> Any:
 def stacked(spec: ArraySpec, size: int | None) -> ArraySpec:
     """Return the spec of a batch of leaves."""
     return ArraySpec(None if spec.shape is None else (size, *spec.shape), spec.dtype)
+
+
+def fixed_nbytes(spec: Any) -> int | None:
+    """Return the size in bytes of an element of numbers; None if it may vary, or is not known.
+
+    A struct has none: numpy's copy of one leaves the bytes between its fields as they were.
+    """
+    leaves = flatten(spec)[0]
+    if not all(isinstance(leaf, ArraySpec) and isinstance(leaf.dtype, np.dtype) for leaf in leaves):
+        return None
+    if any(leaf.dtype.hasobject or leaf.dtype.kind == "V" for leaf in leaves):
+        return None
+    if any(leaf.shape is None or None in leaf.shape for leaf in leaves):
+        return None
+    return sum(int(math.prod(leaf.shape)) * int(leaf.dtype.itemsize) for leaf in leaves)
 
 
 def joined(nodes: Sequence[Operator]) -> Any:

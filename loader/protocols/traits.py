@@ -80,6 +80,13 @@ class Traits(Node):
     """True if it combines or splits the elements of others, in the process where they are made."""
     keeps: ClassVar[bool] = False
     """True if it keeps its input's elements for later passes."""
+    stays: ClassVar[bool] = False
+    """True if its function is called in the consumer's process, with workers too."""
+
+    @property
+    def calls_each(self) -> bool:
+        """True if it calls a function with each element, to compute it or to note something about it."""
+        return self.calls or self.noting
 
     @property
     def holds(self) -> bool:

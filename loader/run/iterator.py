@@ -10,7 +10,7 @@ import threading
 import weakref
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from tundish.errors import CheckpointError, OutOfRangeError
 from tundish.loader.operators.options import judged_options
@@ -35,6 +35,7 @@ from tundish.loader.run.storing.setup import resolve
 from tundish.loader.run.watching.watched import is_watched, measured_plan
 from tundish.loader.watch.watch import Watch
 from tundish.shm.budget import usable_cores
+from tundish.spec import Element_co
 from tundish.tracebacks import hide_frames
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from tundish.loader.watch.verdict import Verdict
 
 
-class Iterator:
+class Iterator(Generic[Element_co]):
     """The elements of a dataset, one after another; made by ``iter(ds)``.
 
     A ``with`` block, `close`, dropping it, or the interpreter's exit end its workers at once.
@@ -157,6 +158,8 @@ class Iterator:
             engine = ParallelEngine(
                 context, self._options, workers, self._executor, self._tuning, staff=staff
             )
+        if self._box:
+            engine.until = self._engine.until
         self._box[:] = [engine]
         if self._reporter is not None:
             engine.reporter = self._reporter
@@ -206,11 +209,11 @@ class Iterator:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Element_co:
         for element in self._ready:
-            return element
+            return element  # type: ignore[no-any-return]
         try:
-            return self._next_again() if self._doubt else self._next()
+            return self._next_again() if self._doubt else self._next()  # type: ignore[no-any-return]
         except Carried as found:
             raised = found.error  # no call from here on, as an interrupt might hit there
         try:

@@ -226,8 +226,13 @@ class ParallelEngine(Engine):
             return
         if not self.waits:
             raise NotReady
+        left = None
+        if self.until is not None:
+            left = self.until - time.monotonic()
+            if left <= 0:
+                raise NotReady
         try:
-            coordinator.wait(self._ledger)
+            coordinator.wait(self._ledger, left)
         except BaseException:
             self.idle = pool.idle
             raise

@@ -1,9 +1,9 @@
-"""An iterator for a process that waits for other things as well: it never waits for workers itself."""
+"""Iterators whose callers bound the wait for workers: by a time, or to none, since they wait for other things as well."""
 
 from __future__ import annotations
 
 from operator import length_hint
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.node import global_seed, set_seed
@@ -16,7 +16,23 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.watch.stats import Stats
 
-__all__ = ["NotReady", "PolledIterator"]
+__all__ = ["NotReady", "PolledIterator", "next_within"]
+
+
+def next_within(iterator: Iterator, seconds: float) -> Any:
+    """Return an iterator's next element, if workers have computed it in time.
+
+    Raises
+    ------
+    NotReady
+        They have not; the next call waits for the same element.
+    """
+    box = iterator._box  # noqa: SLF001 - the same folder's
+    box[0].until = monotonic() + seconds
+    try:
+        return next(iterator)
+    finally:
+        box[0].until = None  # of the engine that is there now
 
 
 class PolledIterator:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tundish.loader.watch.costs import MEMORY_BYTES_S
+from tundish.loader.watch.costs import MEMORY_BYTES_S, by_operator
 from tundish.loader.watch.prediction import (
     RATE,
     TO_RESTORE,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tundish.loader.watch.costs import Costs
     from tundish.loader.watch.limit import Kind
-    from tundish.loader.watch.stats import NodeStats, Stats
+    from tundish.loader.watch.stats import Stats
     from tundish.loader.watch.view import PlanNode, PlanView
 
 _MOST = 4  # are offered
@@ -41,6 +41,7 @@ _CHEAP_S = 20e-6  # a call that is worth sparing
 _TENTH = 0.1  # of the time of calls for each row, for a function of many
 _SPARED = 0.05  # of what is computed, by what is kept
 _READ_S = 2.5e-6  # a row of a snapshot
+_NO_WORKERS, _WORKERS = "no workers", ("worker", "workers")
 _HEARD_S = 200e-6  # what an element must take to be computed elsewhere with a sure outcome
 
 
@@ -64,10 +65,19 @@ def predict(
     """
     faster = [each for each in _faster(stats, plan, costs, limit) if each.gain > WORTH]
     faster.sort(key=lambda each: -each.gain)
+    faster = _consistent(faster)
     saving = [*_fewer_workers(stats, costs, limit), *_restored_sooner(plan, costs)]
     kept = [*faster[: _MOST - min(1, len(saving))], *saving][:_MOST]
     rate = f"{unit}/s"
     return tuple(replace(each, unit=rate) if each.unit == RATE else each for each in kept)
+
+
+def _consistent(faster: list[Prediction]) -> list[Prediction]:
+    """Return predictions, the best first, without the worse of "no workers" and "more workers"."""
+    of_pool = [each for each in faster if each.what.endswith(_WORKERS)]
+    none_best = bool(of_pool) and of_pool[0].what == _NO_WORKERS
+    worse = [each for each in of_pool if (each.what == _NO_WORKERS) != none_best]
+    return [each for each in faster if each not in worse]
 
 
 def _faster(stats: Stats, plan: PlanView, costs: Costs, limit: Kind) -> Iterator[Prediction]:
@@ -139,7 +149,7 @@ def _here(costs: Costs, spread: float) -> Iterator[Prediction]:
     if costs.here_s < _HEARD_S:  # too short to be told from what the library does
         basis, spread = f"{basis}. Try it: for functions so short this is a guess", 0.3
         then *= _TENTH * 7
-    yield Prediction("no workers", costs.rate, then, basis, math.hypot(spread, 0.05))
+    yield Prediction(_NO_WORKERS, costs.rate, then, basis, math.hypot(spread, 0.05))
 
 
 def _fewer_workers(stats: Stats, costs: Costs, limit: Kind) -> Iterator[Prediction]:
@@ -189,15 +199,11 @@ def _rate(costs: Costs, then: Costs) -> float:
     return then.rate_with(costs.workers) * min(1.0, off)
 
 
-def _told(stats: Stats) -> dict[str, NodeStats]:
-    return {node.name: node for stage in stats.stages for node in stage.nodes}
-
-
 def _filtered_first(
     stats: Stats, plan: PlanView, costs: Costs, spread: float
 ) -> Iterator[Prediction]:
     """Predict a filter before expensive operators."""
-    told, chain = _told(stats), plan.chain()
+    told, chain = by_operator(stats), plan.chain()
     for at, keep in enumerate(chain):
         seen = told.get(keep.name)
         if keep.op != "filter" or seen is None or not seen.dropped:
@@ -226,7 +232,7 @@ def _filtered_first(
 
 def _many_at_once(stats: Stats, plan: PlanView, costs: Costs) -> Iterator[Prediction]:
     """Predict a function of whole batches in place of one that is called for each element."""
-    told = _told(stats)
+    told = by_operator(stats)
     for each, batch in pairwise(plan.chain()):
         seen = told.get(each.name)
         if each.op != "map" or not each.function or each.draws or batch.rows < 2 or seen is None:
@@ -352,7 +358,8 @@ def _read_from(plan: PlanView, costs: Costs, node: PlanNode) -> float:
     seconds = sum(costs.nodes.get(name, 0.0) for name in names)
     # What a stage does besides its operators goes with them.
     then = costs.cheaper(seconds * max(1.0, costs.busy_s / computed) if computed else 0.0, names)
-    fed = 0.0 if any(plan[name].reads == "generator" for name in names) else then.feeding_s
+    fed = then.feeding_s - sum(costs.nodes.get(name, 0.0) for name in names if plan[name].stays)
+    fed = 0.0 if any(plan[name].reads == "generator" for name in names) else max(0.0, fed)
     read_s = costs.nbytes / MEMORY_BYTES_S + (plan.rows_above(node.name) or 1) * _READ_S
     chain = plan.chain()
     if not any(above.function for above in chain[chain.index(node) + 1 :]):  # the consumer reads

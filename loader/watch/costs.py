@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tundish.loader.watch.histogram import Histogram
-    from tundish.loader.watch.stats import StageStats, Stats
+    from tundish.loader.watch.stats import NodeStats, StageStats, Stats
     from tundish.loader.watch.view import PlanView
 
 _APART = 8.0  # times the others: a duration that is not one of them
@@ -52,6 +52,8 @@ class Costs:
         been without waiting for a core.
     here_s : float
         Seconds of computing it in the consumer's process.
+    unseen_s : float
+        The part of `busy_s` of stages in which no operator has been timed yet.
     outside_cpu_s : float
         CPU seconds of the caller: measured, or else all of `outside_s`.
     outside_known : bool
@@ -96,6 +98,7 @@ class Costs:
     queueing: float = 0.0
     stays_s: float = 0.0
     handed: float = 0.0
+    unseen_s: float = 0.0
 
     @property
     def consumer_s(self) -> float:
@@ -190,22 +193,28 @@ def costs_of(stats: Stats, plan: PlanView) -> Costs:
     start_s = apart_s(stats.waits, 1) if stats.workers else 0.0
     wall_s = max(1e-9, stats.wall_s - start_s)
     made = _made(stats, plan)
-    busy_s = cpu_s = feeding_s = calls = 0.0
+    busy_s = cpu_s = feeding_s = calls = unseen_s = 0.0
     nodes: dict[str, float] = {}
     for stage in stats.stages:
-        each_s, share = _an_element(stage, made, max(1, stats.workers))
-        nodes |= _by_node(stage, each_s)
+        each_s, share, worked_s = _an_element(stage, made, max(1, stats.workers))
+        for name, seconds in _by_node(stage, each_s, worked_s).items():
+            # An operator that feeds a packing or a batch is named by both stages; one of them ran it.
+            nodes[name] = nodes.get(name, 0.0) + seconds
         if stats.workers and stage.where == "consumer":
             feeding_s += each_s
         else:
             busy_s += each_s
             cpu_s += each_s * share
             calls += left(stage) / made * len(stage.nodes)
+            if not any(node.time.count for node in stage.nodes):
+                unseen_s += each_s
     known = stats.cpu_s > 0
     if known and not stats.workers and not cpu_s:
         cpu_s = busy_s * _share_of_cpu(stats, busy_s * elements)
-    own_s = max(0.0, stats.own_s / elements - feeding_s)
-    outside_s = stats.outside_s / elements
+    own_s = stats.own_s / elements - feeding_s
+    # Functions that run here while the iterator is made run between two calls, as the caller's code does.
+    outside_s = max(0.0, stats.outside_s / elements + min(0.0, own_s))
+    own_s = max(0.0, own_s)
     beside_s = own_s + feeding_s + (0.0 if stats.workers else cpu_s)
     costs = Costs(
         rate=elements / wall_s,
@@ -223,12 +232,13 @@ def costs_of(stats: Stats, plan: PlanView) -> Costs:
         nbytes=stats.nbytes / elements,
         workers=stats.workers,
         cores=max(1, stats.cores),
+        unseen_s=unseen_s,
     )
     if stats.workers:
         return _with_workers(costs, stats, calls)
     return replace(
         _beside_others(costs, stats.queued_s / elements),
-        stays_s=sum(seconds for name, seconds in nodes.items() if plan[name].reads == "generator"),
+        stays_s=sum(seconds for name, seconds in nodes.items() if plan[name].stays),
         handed=_handed(stats, plan) / made,
     )
 
@@ -259,7 +269,7 @@ def _handed(stats: Stats, plan: PlanView) -> int:
     A record that a worker reads crosses once, to the consumer, which decides on the order; a generator's element is
     there already. If a function is called with each, it crosses twice more: to a worker, and back.
     """
-    told = {node.name: node for stage in stats.stages for node in stage.nodes}
+    told = by_operator(stats)
     handed = rows = 0
     for node in plan.chain():
         seen = told.get(node.name)
@@ -291,7 +301,8 @@ def _with_workers(costs: Costs, stats: Stats, calls: float) -> Costs:
         full = (costs.cores_used / costs.cores - _ROOMY) / (_CROWDED - _ROOMY)
         waiting_s *= min(1.0, max(0.0, full))
     alone_s = costs.busy_s - waiting_s
-    computed = sum(costs.nodes.values()) - costs.feeding_s
+    # What has not been divided among operators may all be theirs.
+    computed = sum(costs.nodes.values()) - costs.feeding_s + costs.unseen_s
     here_s = computed * alone_s / max(costs.busy_s, 1e-12) + costs.nbytes / MEMORY_BYTES_S
     costs = replace(costs, alone_s=alone_s, here_s=here_s + _HERE_S + calls * _CALL_S)
     made = min(costs.bounds(costs.workers).values())
@@ -313,27 +324,41 @@ def _made(stats: Stats, plan: PlanView) -> float:
     done = [stage for stage in stats.stages if left(stage)]
     if not done or not plan.nodes:
         return delivered
-    rows = plan.rows_above(done[-1].name)
-    return max(delivered, left(done[-1]) / rows) if rows else delivered
+    last = done[-1]
+    if plan[last.name].asks:
+        return delivered
+    rows = plan.rows_above(last.name)
+    return max(delivered, (last.elements + last.errors) / rows) if rows else delivered
 
 
-def _an_element(stage: StageStats, made: float, workers: int) -> tuple[float, float]:
-    """Return a stage's seconds for one delivered element, and the share of CPU time."""
+def _an_element(stage: StageStats, made: float, workers: int) -> tuple[float, float, float]:
+    """Return a stage's seconds for one delivered element, its share of CPU time, and its seconds without the start."""
     in_workers = stage.where == "workers"
     rows = stage.rows if in_workers else left(stage)
     if not rows:
-        return 0.0, 1.0
+        return 0.0, 1.0, 0.0
     first_s = apart_s(stage.time, workers) if in_workers else 0.0
     share = min(1.0, stage.cpu_s / stage.busy_s) if stage.busy_s else 1.0
-    return max(0.0, stage.busy_s - first_s) / rows * left(stage) / made, share
+    worked_s = max(0.0, stage.busy_s - first_s)
+    return worked_s / rows * left(stage) / made, share, worked_s
 
 
-def _by_node(stage: StageStats, each_s: float) -> dict[str, float]:
+def _by_node(stage: StageStats, each_s: float, worked_s: float) -> dict[str, float]:
     """Divide a stage's time among its operators."""
     timed = sum(node.busy_s for node in stage.nodes)
-    # What is put together of a sample cannot be more than what was measured of the whole.
-    whole = max(timed, stage.busy_s)
+    # Times extrapolated from a sample cannot be more than the measured time of the whole stage.
+    whole = max(timed, worked_s)
     return {node.name: each_s * node.busy_s / whole if whole else 0.0 for node in stage.nodes}
+
+
+def by_operator(stats: Stats) -> dict[str, NodeStats]:
+    """Return the measurements of each operator, of the stage that ran it where several stages name it."""
+    found: dict[str, NodeStats] = {}
+    for stage in stats.stages:
+        for node in stage.nodes:
+            if node.name not in found or node.busy_s > found[node.name].busy_s:
+                found[node.name] = node
+    return found
 
 
 def left(stage: StageStats) -> int:

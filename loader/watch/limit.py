@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tundish.loader.watch.costs import by_operator
 from tundish.loader.watch.wording import (
     bytes_text,
     count_text,
@@ -154,7 +155,7 @@ def _find(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     if busy >= _BUSY or costs.share_made >= _BUSY:
         return _busy_workers(stats, plan, costs, busy)
     if costs.feeding_s / wall_s > 0.5:
-        return _generator(plan, costs)
+        return _feeding(stats, plan, costs)
     return _idle_workers(stats, plan, costs, busy)
 
 
@@ -187,7 +188,7 @@ def _beside_workers(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     if own > costs.outside_s and stats.receiving_s > _MUCH * stats.own_s:
         return _receiving(stats)
     if costs.feeding_s > max(own, costs.outside_s):
-        return _generator(plan, costs)
+        return _feeding(stats, plan, costs)
     if own > max(_LONG_OWN_S, costs.outside_s) and _source(plan, "generator") is not None:
         return _generator(plan, costs)
     if own > costs.outside_s:
@@ -217,6 +218,21 @@ def _own(costs: Costs) -> Limit:
         f"{', or fewer workers,' if costs.workers else ''} reduce it"
     )
     return Limit("coordinator", "", why)
+
+
+def _feeding(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
+    """Describe functions that run in the consumer's process although there are workers."""
+    stages = [stage for stage in stats.stages if stage.where == "consumer"]
+    seconds = {node.name: node.busy_s for stage in stages for node in stage.nodes}
+    node = plan[max(seconds, key=lambda name: seconds[name])] if seconds else None
+    if node is None or node.reads == "generator" or not node.stays:
+        return _generator(plan, costs)
+    why = (
+        f"The limit: {node.called}, which runs in the consumer's process, {seconds_text(costs.feeding_s)} an element "
+        f"({share_text(min(1.0, costs.feeding_s * costs.rate))} of the time): workers cannot take it over, since each "
+        f"call needs the one before; compute what does not depend on earlier elements in a map before it"
+    )
+    return Limit("process", node.name, why)
 
 
 def _generator(plan: PlanView, costs: Costs) -> Limit:
@@ -282,12 +298,13 @@ def _idle_workers(stats: Stats, plan: PlanView, costs: Costs, busy: float) -> Li
         return Limit("memory", "", why)
     if slow is not None and plan.ordered:
         ratio = max(slow.time.quantile_s(0.99), slow.time.most_s if slow.time.count < 200 else 0.0)
-        node = _heaviest(costs, plan)
+        named = [node.name for node in slow.nodes if costs.nodes.get(node.name)]
+        costly = plan[max(named, key=lambda name: costs.nodes[name], default=slow.name)]
         why = (
             f"The limit: the order. {idle}: elements are delivered in order, and single ones of "
-            f"{_called(plan, slow.name)} take long. Most tasks take about {seconds_text(slow.time.quantile_s(0.5))}, some {seconds_text(ratio)}"
+            f"{costly.called} take long. Most tasks take about {seconds_text(slow.time.quantile_s(0.5))}, some {seconds_text(ratio)}"
         )
-        return Limit("order", node.name if node else slow.name, why)
+        return Limit("order", costly.name, why)
     node = _heaviest(costs, plan)
     why = f"The limit: the window. {idle}: too few elements are in preparation at once (prefetch(n) allows more). {_most_of(stats, costs, node)}"
     return Limit("window", node.name if node else "", why)
@@ -377,13 +394,18 @@ def _most_of(stats: Stats, costs: Costs, node: PlanNode | None) -> str:
         return f"Each element takes {seconds_text(costs.busy_s)}"
     seconds = costs.nodes.get(node.name, 0.0)
     share = min(1.0, seconds / max(costs.busy_s, 1e-9))
-    told = next(
-        (each for stage in stats.stages for each in stage.nodes if each.name == node.name), None
-    )
+    told = by_operator(stats).get(node.name)
     once = told.time.mean_s if told is not None else 0.0
-    each = f", {seconds_text(once)} a call" if once else ""
+    what = "a call"
+    if node.reads == "stream" and told is not None:  # to open datasets, and to read their elements
+        once, what = told.busy_s / max(1, told.elements + told.errors), "for each that it gives"
+    each = f", {seconds_text(once)} {what}" if once else ""
     most = "takes" if share >= _MUCH else "takes most, but only"
-    return f"{node.called} {most} {share_text(share)} of the computing time{each}; {_how(costs)}"
+    most_of = f"{node.called} {most} {share_text(share)} of the computing time{each}"
+    unseen = max(0.0, 1 - sum(costs.nodes.values()) / max(costs.busy_s + costs.feeding_s, 1e-9))
+    if unseen > 0.5 and share < 0.5:  # what is known of operators is not the most of it
+        most_of += f", and {share_text(unseen)} of it was seen in no operator"
+    return f"{most_of}; {_how(costs)}"
 
 
 def _how(costs: Costs) -> str:
@@ -396,7 +418,3 @@ def _how(costs: Costs) -> str:
     if cpu <= 1 - _MOSTLY:
         return "nearly all of it is waiting (a disk, a network, sleep)"
     return f"{share_text(cpu)} of it is CPU time, the rest waiting (a disk, a network, a core)"
-
-
-def _called(plan: PlanView, name: str) -> str:
-    return plan[name].called

@@ -122,6 +122,18 @@ class Verdict:
             return "too little is known"
         return f"{rate_text(self.costs.rate).replace('/s', f' {several}/s')}. The limit: {_WHAT[self.limit]}"
 
+    @property
+    def waits(self) -> str:
+        """A few words on whether your code waits for the input or the input for your code; "" if too little is known."""
+        if self.limit == "unknown":
+            return ""
+        if self.limit == "consumer":
+            return "the input waits for your code"
+        costs = self.costs
+        whole = max(costs.waited_s + costs.own_s + costs.outside_s, 1e-12)
+        share = share_text((costs.waited_s + costs.own_s) / whole)
+        return f"your code waits {share} for {self.name or _WHAT[self.limit].partition(' (')[0]}"
+
     def _repr_html_(self) -> str:
         # An image: a style within a page would be the whole page's.
         data = base64.b64encode(self.svg().encode()).decode()

@@ -50,6 +50,11 @@ class PlanNode:
     reads : {"", "generator", "stream"}
         Whether elements come from a generator in the consumer's process, or from files that are
         read sequentially, each by one worker at a time.
+    stays : bool
+        True if its function is called in the consumer's process, with workers too.
+    asks : bool
+        True if the number of its elements depends on its function's answers about its inputs: the stage that calls
+        the function counts the inputs.
     count : int
         The number of elements it gives in an epoch, if the plan determines it; below 0: unknown, or infinite.
     """
@@ -72,6 +77,8 @@ class PlanNode:
     inner: bool = False
     reads: str = ""
     count: int = -2
+    stays: bool = False
+    asks: bool = False
 
     @property
     def called(self) -> str:

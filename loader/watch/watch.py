@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.watch.histogram import Durations, Histogram
 
 if TYPE_CHECKING:
-    from tundish.loader.watch.stats import StageStats
+    from tundish.loader.watch.stats import NodeStats, StageStats
     from tundish.loader.watch.summary import StatsAggregator
 
 Noted = tuple[dict[str, Any], dict[str, int], dict[str, int], dict[str, dict[str, Any]]]
@@ -24,6 +25,10 @@ what was timed: by stage, the durations of each node as `Durations.told`."""
 MOST = 10_000
 """Durations of one thing that are noted before they are counted: however long one call takes, they do
 not pile up."""
+
+
+OPENING = ""
+"""The name under which a stage notes how long its last node took to open inner datasets, all of them."""
 
 
 class NodeTimes:
@@ -109,13 +114,15 @@ class StageMeter:
         Elements that were computed in tasks, and those that were not recomputed.
     passed : int
         Items that have left it unchanged, being computed before or errors.
+    opened : int
+        Inputs of which its last node has opened inner datasets: its other nodes make elements for these.
     """
 
     def __init__(self, name: str, nodes: Iterable[tuple[str, bool, bool]], where: str) -> None:
         self.name, self.where = name, where
         self.nodes = tuple(nodes)
         self.elements = self.dropped = self.errors = self.passed = 0
-        self.rows = self.made = self.tasks = self.nbytes = 0
+        self.rows = self.made = self.tasks = self.nbytes = self.opened = 0
         self._settled = 0
         self._count: Callable[[], int] | None = None
         self.busy_s = self.cpu_s = 0.0
@@ -201,16 +208,18 @@ class StageMeter:
         if self.taken:
             elements += self.taken - away - sum(self.failed.values())
         left = made = self.made or elements + away + self.errors - self.passed
-        timed_rows = sample.rows if sample is not None else 0
-        share = (self.rows or made) / timed_rows if timed_rows else 0.0
         if len(self.nodes) == 1 and self.passed:  # it puts together what others have made
             left = elements + away + self.errors
+        if self.opened:
+            left = self.opened
         for name, calls, draws in self.nodes:
             gone, failed = dropped.get(name, 0), self.failed.get(name, 0)
+            if self.opened and name == self.nodes[-1][0]:
+                left = made - sum(self.failed.get(other, 0) for other, _, _ in self.nodes[:-1])
             left -= gone + failed
             time = sample.node(name).frozen() if sample is not None else Histogram()
-            busy_s = time.total_s * share
-            nodes.append(NodeStats(name, left, gone, failed, time, busy_s, calls, draws))
+            nodes.append(NodeStats(name, left, gone, failed, time, 0.0, calls, draws))
+        nodes = self._with_busy(nodes, sample, self.rows or made)
         return StageStats(
             name=self.name,
             nodes=tuple(nodes),
@@ -228,6 +237,26 @@ class StageMeter:
             ready=self.ready,
             window=self.window,
         )
+
+    def _with_busy(
+        self, nodes: list[NodeStats], sample: NodeTimes | None, rows: int
+    ) -> list[NodeStats]:
+        """Return nodes with their total times: those of the timed rows, extrapolated to all rows."""
+        if sample is None or not nodes:
+            return nodes
+        timed_rows = sample.node(nodes[-1].name).count if self.opened else sample.rows
+        share = rows / timed_rows if timed_rows else 0.0
+        busy = [node.time.total_s * share for node in nodes]
+        if self.opened:
+            # Each opening is timed, with the nodes before it; workers report a part of them only later.
+            reported = max(share, 1.0) if self.tasks else 1.0
+            opening_s = sample.node(OPENING).frozen().total_s
+            busy = [node.time.total_s * reported for node in nodes[:-1]]
+            busy.append(nodes[-1].time.total_s * share + opening_s * reported)
+        total_s = sum(busy)
+        if self.tasks and total_s > self.busy_s:  # that of the whole stage is measured
+            busy = [seconds * self.busy_s / total_s for seconds in busy]
+        return [replace(node, busy_s=s) for node, s in zip(nodes, busy, strict=True)]
 
 
 class Again:
@@ -259,10 +288,13 @@ class Watch:
         The measured times, by stage.
     meters : dict of str to StageMeter
         The stages, in the order in which they were first made.
+    opening_s : list of float
+        Seconds in this process in which inner datasets were opened: all, and those while calls were timed.
     """
 
     def __init__(self, *, enabled: bool = True) -> None:
         self.enabled = enabled
+        self.opening_s = [0.0, 0.0]
         self.is_inner = False
         self.samples: dict[str, NodeTimes] = {}
         self.meters: dict[str, StageMeter] = {}

@@ -75,10 +75,11 @@ if TYPE_CHECKING:
     from tundish.loader.run.optional import IteratorSpec, Optional
     from tundish.loader.watch.summary import StatsAggregator
     from tundish.preemption import save_on_signal
+    from tundish.progressbar import progress
     from tundish.ragged import Ragged, Sparse
     from tundish.spec import ArraySpec, DatasetSpec, TensorSpec
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AUTOTUNE",
@@ -127,6 +128,7 @@ __all__ = [
     "experimental",
     "get_worker_info",
     "io",
+    "progress",
     "save_on_signal",
     "service",
     "set_seed",
@@ -174,6 +176,7 @@ _HOME = {
     "default_collate": "tundish.loader.dataloader.collate",
     "default_convert": "tundish.loader.dataloader.collate",
     "get_worker_info": "tundish.loader.dataloader.recipe",
+    "progress": "tundish.progressbar",
     "save_on_signal": "tundish.preemption",
     "set_seed": "tundish.loader.plan.node",
 }

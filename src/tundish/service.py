@@ -7,10 +7,10 @@
 
     ds = ds.apply(td.service.distribute("distributed_epoch", "tcp://host:5050"))         # in the trainer
 
-What is before `distribute` in a pipeline is computed on the service's machines, what is after it at home. The order
-of elements, and an iterator's state, are what they are without the service.
+The operators before `distribute` in a pipeline are computed on the service's machines, those after it at home. The order
+of elements, and an iterator's state, are the same as without the service.
 
-This module says who divides what; how it runs is in `tundish.loader.service`.
+This module has the public functions; the implementation is in `tundish.loader.service`.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
     service : str or (str, str)
         The dispatcher: ``host:port``, or ``DispatchServer.target``. ``grpc://`` means ``tcp://``.
     job_name : str, optional
-        A job that several consumers share: each element goes to one of them, whoever asks first. Each epoch is one anew.
-        Default: a job of its own, which is in the trainer.
+        A job that several consumers share: each element goes to the consumer that asks first. Each epoch is a new job.
+        Default: the trainer has a job of its own.
     consumer_index, num_consumers : int, optional
         The job deals its elements in rounds of `num_consumers`, and this consumer gets number
         `consumer_index` of each. The dataset must be infinite.
@@ -113,9 +113,9 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
         Each of several trainers that share the job gets all of its elements.
     target_workers : {"AUTO", "ANY", "LOCAL"}
         "LOCAL": workers on this machine alone. "ANY": the service's workers alone. "AUTO": with
-        ``num_parallel_calls=AUTOTUNE`` the cores of this machine first, and the service's for what is missing; else as "ANY".
+        ``num_parallel_calls=AUTOTUNE`` the cores of this machine first, and then the service's; otherwise the same as "ANY".
     copies : int, optional
-        Of OFF: how often the dataset comes. Default: once for each worker there is. Ours.
+        For OFF: the number of copies of the dataset. Default: one for each worker that has joined. Ours.
 
     Returns
     -------
@@ -125,33 +125,33 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
     Raises
     ------
     TypeError, ValueError
-        An argument is not one of these, or they do not go together; or, when it is applied, the dataset cannot be
-        divided so.
+        An argument is not one of these, or two of them exclude each other; or, when the result is applied, the dataset cannot
+        be divided in this way.
 
     Notes
     -----
-    tf.data divides a dataset into splits, and each worker runs the whole pipeline on its own; `take`, `enumerate`, `zip` or
-    `batch` give something else there than in one process. Here one coordinator, in the trainer, decides which element
-    comes next, and workers compute: the elements, their order and an iterator's state are those of the dataset
-    without a service, and a worker that dies costs time only.
+    tf.data divides a dataset into splits, and each worker runs the whole pipeline on its own, so `take`, `enumerate`, `zip` and
+    `batch` give other results there than in one process. Here one coordinator, in the trainer, decides which element
+    comes next, and workers compute it. So the elements, their order and an iterator's state are those of the dataset
+    without a service, and a worker that dies costs only time.
 
     - DYNAMIC: the dataset's elements, in its order. In tf.data in any order, and at most once.
-    - OFF: the whole dataset once for each worker there is when it is first read, one pass after another, each with
-      its own randomness as those of `repeat`; the number is in the state. In tf.data mixed.
-    - DATA: as DYNAMIC: who computes an element does not change it.
+    - OFF: the whole dataset once for each worker that has joined when it is first read, one pass after another, each with
+      its own randomness as with `repeat`; the number is in the state. In tf.data the passes are mixed.
+    - DATA: the same as DYNAMIC, because an element does not depend on the worker that computes it.
     - FILE: as many shares of the files as the dispatcher has `worker_addresses`, an element of each in turn.
-      FILE_OR_DATA: that, or DATA where files cannot be divided.
-    - HINT: as many shares, divided where the plan says ``shard(SHARD_HINT, SHARD_HINT)``, in turn.
+      FILE_OR_DATA: the same, or DATA where files cannot be divided.
+    - HINT: as many shares, divided where the plan has ``shard(SHARD_HINT, SHARD_HINT)``, an element of each in turn.
 
-    A job with a name runs beside one of the workers. What has been delivered stands in its consumers' states, and nowhere else:
-    `merge_states` makes one of them all, from which any number of consumers go on. A job's name stands for one dataset; in
-    tf.data another one under it is silently empty.
+    A job with a name runs beside one of the workers. Deliveries are recorded in its consumers' states, and nowhere else:
+    `merge_states` makes one state of them, from which any number of consumers go on. A job's name stands for one dataset; in
+    tf.data a second dataset under the name is silently empty.
 
-    Functions travel with the plan, as to local workers: any Python will do, but other machines need the same version of
-    Python, the same packages, and the files at the same paths.
+    Functions travel with the plan, as they do to local workers: any Python function works, but other machines need the same
+    version of Python, the same packages, and the files at the same paths.
 
-    The number of workers is that of `Options.workers`, else the largest `num_parallel_calls`; AUTOTUNE lets the tuner ask for
-    more. If neither says it, as many as this machine has cores. ``TUNDISH_WORKERS`` and ``iterator(workers=0)`` run the
+    The number of workers is `Options.workers`, or else the largest `num_parallel_calls`; with AUTOTUNE the tuner may ask for
+    more. If neither is set, it is the number of this machine's cores. ``TUNDISH_WORKERS`` and ``iterator(workers=0)`` run the
     pipeline without the service.
 
     Examples
@@ -174,7 +174,7 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
         check_is(ds, Dataset, "distribute() must be applied to a Dataset")
         node: Operator = ds._node  # noqa: SLF001 - our own
         if sharing is not None:
-            check_endless(node, sharing)
+            check_endless(node, sharing[1])
         divided = _divided(ds, node, policy, terms, copies)
         made = ds._of(Distribute(divided, terms))  # noqa: SLF001 - our own
         if sharing is None:
@@ -243,8 +243,8 @@ def register_dataset(
 
     Notes
     -----
-    In tf.data a dataset with Python functions cannot be registered; here the functions travel with it. Who reads
-    it needs the packages that they use, and runs them: both must be trusted.
+    In tf.data a dataset with Python functions cannot be registered; here the functions travel with it. A process that
+    reads the dataset needs the packages that the functions use, and runs the functions: both must be trusted.
 
     Examples
     --------
@@ -366,8 +366,8 @@ def start(
 
     Notes
     -----
-    Ours; tf.data's servers are started one by one. A trainer does not import Ray, nor does who calls this: a process of
-    its own joins the cluster. On a cluster that was there before, the service goes on when this process ends.
+    Ours; tf.data's servers are started one by one. Neither a trainer nor the caller of this function imports Ray: a
+    separate process joins the cluster. On a cluster that was there before, the service goes on when this process ends.
 
     Examples
     --------
@@ -377,13 +377,13 @@ def start(
     ...     [int(x) for x in ds]
     [0, 1, 2]
     """
+    given: dict[str, Any] = {
+        "work_dir": work_dir,
+        "options": options,
+        "dispatcher": dispatcher,
+        "token_file": token_file,
+    }
     if address is None:
-        given = {
-            "work_dir": work_dir,
-            "options": options,
-            "dispatcher": dispatcher,
-            "token_file": token_file,
-        }
         wrong = [each for each, value in given.items() if value is not None]
         if wrong:
             raise ValueError(
@@ -394,13 +394,4 @@ def start(
         return local_fleet(workers, cpus_per_worker)
     from tundish.loader.service.ray.service import start_on_ray  # noqa: PLC0415 - as above
 
-    return start_on_ray(
-        workers,
-        cpus_per_worker,
-        address,
-        name=name,
-        work_dir=work_dir,
-        options=options,
-        dispatcher=dispatcher,
-        token_file=token_file,
-    )
+    return start_on_ray(workers, cpus_per_worker, address, name=name, **given)

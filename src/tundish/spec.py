@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,14 @@ from tundish.arraylikes import plain
 from tundish.calls import check_is
 from tundish.errors import SpecError
 from tundish.gaps import copied, has_gaps
+
+if TYPE_CHECKING:  # with a default, which Python's own has from 3.13 on
+    from typing_extensions import TypeVar as _TypeVar
+
+    Element_co = _TypeVar("Element_co", default=Any, covariant=True)
+else:
+    Element_co = TypeVar("Element_co", covariant=True)
+"""The type of a dataset's elements."""
 
 Tree = tuple[Any, ...] | None
 """A nest without its leaves: None for a leaf, else (kind, keys or type, subtrees). Hashable."""
@@ -463,7 +471,8 @@ def copy_element(value: Any) -> Any:
         return value if value.flags.writeable or _is_immutable(value) else copied(value)
     if kind is dict or isinstance(value, tuple):
         for leaf in value.values() if kind is dict else value:
-            if type(leaf) not in _KEEP:
+            kind = type(leaf)
+            if kind not in _KEEP and not (kind is np.ndarray and leaf.flags.writeable):
                 return map_leaves(copy_element, value)
     return value
 

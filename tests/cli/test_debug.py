@@ -119,7 +119,7 @@ def test_a_failure_is_told(run: Run) -> None:
     status, text = run("-", "data", "--no-isolate")
 
     assert status == 1
-    assert text.startswith("element 5 behind the state fails\n")
+    assert text.startswith("element 5 after the state fails\n")
     assert re.search(r"^  in +map#1, element 20$", text, re.MULTILINE)
     assert re.search(r"^  function +load \(.*job_to_debug.py:11\)$", text, re.MULTILINE)
     assert re.search(r"^  element +np.int64\(20\)$", text, re.MULTILINE)
@@ -184,7 +184,7 @@ def test_an_error_that_is_no_functions(run: Run) -> None:
 
 
 def test_one_element(run: Run) -> None:
-    assert run("-", "data", "--index", "5")[1].startswith("element 5 behind the state fails\n")
+    assert run("-", "data", "--index", "5")[1].startswith("element 5 after the state fails\n")
 
     status, text = run("-", "data", "--index", "2", "--pdb", typed="p int(element) // 4\nq\n")
     assert status == 0
@@ -200,7 +200,7 @@ def test_slow_ones(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
     lines = text.splitlines()
     assert status == 0
-    assert lines[0] == "the slowest of at most 6 elements behind the state"
+    assert lines[0] == "the slowest of at most 6 elements after the state"
     assert lines[1].split()[:3] == ["element", "took", "core"]
     assert lines[2].split()[0] == "3"
     assert "map#1" in lines[2]
@@ -282,7 +282,7 @@ def test_an_element_that_kills(run: Run) -> None:
     status, text = run("-", "crashing", "--pdb", typed="p int(n)\nq\n")
 
     assert status == 1
-    assert "element 3 behind the state kills its process: SIGSEGV" in text
+    assert "element 3 after the state kills its process: SIGSEGV" in text
     assert re.search(r"^  in +map#1$", text, re.MULTILINE)
     assert re.search(r"^  function +crash \(.*job_to_debug.py:21\)$", text, re.MULTILINE)
     assert re.search(r"^  element +np.int64\(13\)$", text, re.MULTILINE)
@@ -305,7 +305,7 @@ def test_an_element_that_leaves(run: Run) -> None:
     status, text = run("-", "leaving")
 
     assert status == 1
-    assert "element 5 behind the state kills its process: exit status 3" in text
+    assert "element 5 after the state kills its process: exit status 3" in text
     assert "map#2" in text
 
 
@@ -326,7 +326,7 @@ def test_an_interrupt_tells_where_it_was(file: Path, tmp_path: Path) -> None:
     text, _ = process.communicate(timeout=20)
 
     assert process.returncode == 130
-    assert text.startswith("interrupted in element 9 behind the state, in map#1\n")
+    assert text.startswith("interrupted in element 9 after the state, in map#1\n")
     assert "time.sleep(60)" in text
 
 

@@ -57,8 +57,8 @@ def drawn() -> list[Pipeline]:
 def test_every_operator_and_source_comes_up(drawn: list[Pipeline]) -> None:
     text = "".join(map(str, drawn))
 
-    # Their rows are ParquetDataset's, which tests/loader/operators/test_tables.py holds; the registry's laws draw both.
-    apart = {"from_arrow", "from_pandas"}
+    # A frame becomes a table when the pipeline is built, and its rows are those of from_arrow.
+    apart = {"from_pandas"}
     assert [name for name in REGISTRY if name not in apart and f"{name}(" not in text] == []
 
 
@@ -140,6 +140,7 @@ def test_files_that_a_function_names_are_the_same_in_a_worker() -> None:
     assert_workers_do_not_show(made.build, (0, 1))
 
 
+@pytest.mark.untidy  # in a long run a case that failed was seen to keep files open; what refers to it is not found yet
 def test_a_wrong_operator_is_found_and_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     """A `skip` that skips one too many, in this process."""
     skip = Dataset.skip

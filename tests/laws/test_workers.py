@@ -93,7 +93,7 @@ def test_a_mask_is_not_lost(workers: int) -> None:
     "impure", [functions.counted, functions.shows_its_process], ids=lambda f: f.__name__
 )
 def test_what_depends_on_workers_is_found(impure: object) -> None:
-    ds = Dataset.range(40).map(impure)  # type: ignore[arg-type]  # any function will do
+    ds: Dataset = Dataset.range(40).map(impure)  # type: ignore[arg-type]  # any function will do
 
     with pytest.raises(AssertionError, match="first differ at position"):
         assert_workers_do_not_show(ds, workers=(0, 2))

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 from unittest.mock import patch
 
@@ -19,7 +20,7 @@ from tests.service.listeners import OURS, TOKEN
 
 from tundish.loader.run.pool.crew import crew_of
 from tundish.loader.service.connections.credentials import Address, Credentials
-from tundish.loader.service.distributing.seats import Places, remote_recruiting
+from tundish.loader.service.distributing.seats import Places, SeatRecruiting
 
 AGENT = """
 import sys
@@ -27,7 +28,7 @@ from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.connections.credentials import Credentials
 with Agent("127.0.0.1", 0, Credentials(sys.argv[1].encode())) as agent:
     print(agent.address[1], flush=True)
-    agent.serve()
+    agent.listener.serve()
 """
 
 
@@ -98,7 +99,7 @@ class Listed:
 @contextlib.contextmanager
 def remotely(places: Places, local: int = 0) -> Iterator[None]:
     """Have the workers of iterators that begin in here at these places, but for some at home."""
-    recruiting = remote_recruiting(places, local=local)
+    recruiting = partial(SeatRecruiting, places=places, local=local)
 
     def hired(*args: Any, **kwargs: Any) -> Any:
         return replace(crew_of(*args, **kwargs), recruiting=recruiting)

@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.service.listeners import OURS
+from tests.service.listeners import OURS, FixedPlace
 
 import tundish as td
 from tundish.loader.run.iterator import Iterator as Elements
-from tundish.loader.service.jobs.consuming import FixedPlace, consume
-from tundish.loader.service.jobs.jobserver import Dealing, JobServer
+from tundish.loader.service.jobs.consuming import Consume
+from tundish.loader.service.jobs.dealing import Dealing
+from tundish.loader.service.jobs.jobserver import JobServer
 from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.servers.dispatchserver import DispatchServer
 from tundish.loader.service.servers.workerserver import WorkerServer
@@ -51,7 +52,7 @@ def serve(port: int, again: bool, lease_s: float) -> None:
 def read_all(port: int, name: str, file: str) -> None:
     """Take elements until the job ends, and keep them with the state behind each."""
     path, place = Path(file), FixedPlace(("127.0.0.1", port), OURS)
-    node = consume(dataset()._node, place, "killed", Dealing(), consumer=name)
+    node = Consume(dataset()._node, place, "killed", Dealing(), consumer=name)
     had: list[int] = []
     with Elements(node, iteration=0) as it:
         if path.exists():

@@ -5,14 +5,30 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tundish.loader.service.connections.credentials import Address, Credentials
+from tundish.loader.service.connections.dialing import Dial, Dialed
+from tundish.loader.service.connections.handshake import wait_ready
 
 TOKEN = b"a token that only these tests know"
 OURS = Credentials(TOKEN)
 OTHERS = Credentials(b"a token that nobody else knows..")
+
+
+@dataclass(frozen=True)
+class FixedPlace:
+    """A job whose server does not move."""
+
+    where: Address
+    credentials: Credentials
+
+    def address(self) -> Address:
+        """Return its address."""
+        return self.where
 
 
 @contextlib.contextmanager
@@ -53,3 +69,26 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port
+
+
+def dial(
+    address: Address,
+    credentials: Credentials,
+    role: str,
+    ask: Mapping[str, Any],
+    blobs: Mapping[str, Any] | None = None,
+    *,
+    timeout_s: float = 5.0,
+) -> Dialed:
+    """Connect as `Dial` does, and wait for it; `timeout_s` is for all of it."""
+    until = time.monotonic() + timeout_s
+    made = Dial(address, credentials, role, ask, blobs)
+    try:
+        while (result := made.advance()) is None:
+            left = min(until, made.deadline + 0.001) - time.monotonic()
+            wait_ready(made.fileno(), write=made.wants_write, seconds=max(0.0, left))
+            if time.monotonic() > until:
+                raise TimeoutError(f"no connection within {timeout_s:g} s")
+    finally:
+        made.close()
+    return result

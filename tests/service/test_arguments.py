@@ -11,7 +11,6 @@ from tundish import Dataset
 from tundish.loader.run.coordinating.lookahead import LookAhead
 from tundish.loader.service.distributing.arguments import (
     CrossTrainerCache,
-    Sharing,
     check_copies,
     check_endless,
     check_policy,
@@ -20,6 +19,7 @@ from tundish.loader.service.distributing.arguments import (
     terms_of,
 )
 from tundish.loader.service.distributing.distribute import Distribute, ShardingPolicy, Terms
+from tundish.loader.service.jobs.dealing import Dealing
 
 
 def test_policies_have_tf_datas_names_and_values() -> None:
@@ -52,6 +52,7 @@ def test_other_policies_are_refused(mode: Any) -> None:
 def test_addresses(service: Any) -> None:
     assert check_service(service) == "tcp://host:5050"
     assert check_service("[::1]:7") == "tcp://[::1]:7"
+    assert check_service("tcp://a:1,b:2") == check_service("a:1,b:2") == "tcp://a:1,b:2"
 
 
 @pytest.mark.parametrize(
@@ -97,10 +98,10 @@ def test_terms() -> None:
 
 def test_jobs() -> None:
     assert sharing_of(None, None, None, None) is None
-    assert sharing_of("job", None, None, None) == Sharing("job")
-    assert sharing_of("job", 1, 2, None) == Sharing("job", 1, 2)
+    assert sharing_of("job", None, None, None) == ("job", Dealing(), None)
+    assert sharing_of("job", 1, 2, None) == ("job", Dealing("rounds", 2), "1")
     cache = CrossTrainerCache("a")
-    assert sharing_of("job", None, None, cache) == Sharing("job", cache=cache)
+    assert sharing_of("job", None, None, cache) == ("job", Dealing("window"), "a")
 
 
 @pytest.mark.parametrize(
@@ -136,11 +137,11 @@ def test_caches() -> None:
 def test_rounds_need_a_dataset_without_an_end() -> None:
     ends, endless = Dataset.range(4), Dataset.range(4).repeat()
 
-    check_endless(ends._node, Sharing("job"))
-    for sharing in (Sharing("job", 0, 2), Sharing("job", cache=CrossTrainerCache("a"))):
-        check_endless(endless._node, sharing)
+    check_endless(ends._node, Dealing())
+    for dealing in (Dealing("rounds", 2), Dealing("window")):
+        check_endless(endless._node, dealing)
         with pytest.raises(ValueError, match=r"without an end.*call repeat\(\) last"):
-            check_endless(ends._node, sharing)
+            check_endless(ends._node, dealing)
 
 
 def test_copies_are_for_off() -> None:

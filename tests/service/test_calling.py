@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.service.listeners import OTHERS, OURS, answering, free_port
+from tests.service.listeners import OTHERS, OURS, answering, dial, free_port
 
 from tundish.errors import SnapshotVersionError
 from tundish.loader.service.connections import calling, dialing
-from tundish.loader.service.connections.calling import Caller, Calls, Later
+from tundish.loader.service.connections.answering import Calls, Later
+from tundish.loader.service.connections.calling import Caller
 from tundish.loader.service.connections.credentials import Address
-from tundish.loader.service.connections.dialing import Refused, dial
+from tundish.loader.service.connections.dialing import Refused
 from tundish.loader.service.connections.listening import Listener
 
 Handler = Callable[..., Any]

@@ -14,18 +14,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from tests.service.listeners import OURS
+from tests.service.listeners import OURS, FixedPlace
 
 import tundish as td
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
 from tundish.loader.dataset import Dataset
 from tundish.loader.protocols.items import Made
 from tundish.loader.run.iterator import Iterator as Elements
-from tundish.loader.service.jobs.consuming import Consume, Consumed, FixedPlace, consume
+from tundish.loader.service.jobs.consuming import Consume
+from tundish.loader.service.jobs.dealing import Dealing
 from tundish.loader.service.jobs.elements import read, written
 from tundish.loader.service.jobs.hosting import JobOrder
-from tundish.loader.service.jobs.jobserver import Dealing, JobServer, job_hosting
+from tundish.loader.service.jobs.jobserver import JobServer, serve_job
 from tundish.loader.service.jobs.merging import alone, merge_states
+from tundish.loader.service.jobs.places import JobConnection
 from tundish.spec import flatten
 
 
@@ -52,7 +54,7 @@ class Consumers:
 
     def plan(self, consumer: str | None = None, *, name: str = "j", **given: Any) -> Consume:
         place = FixedPlace(self.server.address, OURS)
-        return consume(self.dataset._node, place, name, self.dealing, consumer=consumer, **given)
+        return Consume(self.dataset._node, place, name, self.dealing, consumer=consumer, **given)
 
     def one(self, consumer: str | None = None, **given: Any) -> Elements:
         return Elements(self.plan(consumer, **given), iteration=0)
@@ -168,9 +170,8 @@ def test_a_job_that_another_agent_begins_again_waits_for_the_consumers_it_had() 
         # After six more, each knows who else is there.
         had = numbers(a, 5) + numbers(b, 3) + numbers(a, 6) + numbers(b, 6)
         states = a.state_dict(), b.state_dict()
-    start = job_hosting(credentials=OURS, workers=0)
     order = JobOrder("j", "d", "shared", {"lease_s": 20.0}, again=True)
-    with start(order, ds.to_bytes()) as server:  # type: ignore[attr-defined]  # a JobServer
+    with serve_job(order, ds.to_bytes(), credentials=OURS, workers=0) as server:
         job = Consumers(ds, Dealing(), server)
         with job.one("new") as new, job.one("a") as a, job.one("b") as b:
             for each, state in zip((a, b), states, strict=True):
@@ -335,16 +336,16 @@ def test_the_iterator_that_cannot_begin_is_an_error_of_its_consumers() -> None:
 def test_a_wait_that_is_interrupted_again_and_again_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    draw, poll = random.Random(4), Consumed._poll
+    draw, wait = random.Random(4), JobConnection.wait
 
-    def interrupted(self: Consumed, *args: Any) -> None:
+    def interrupted(self: JobConnection, *args: Any) -> None:
         if draw.random() < 0.2:
             raise KeyboardInterrupt
-        poll(self, *args)
+        wait(self, *args)
         if draw.random() < 0.2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Consumed, "_poll", interrupted)
+    monkeypatch.setattr(JobConnection, "wait", interrupted)
     had = []
     with serving(td.Dataset.range(40)) as job:
         ds = Dataset._of(job.plan("a")).map(lambda x: x * 2)

@@ -13,10 +13,10 @@ import time
 from typing import Any
 
 import pytest
-from tests.service.listeners import OTHERS, OURS, TOKEN, answering, free_port
+from tests.service.listeners import OTHERS, OURS, TOKEN, answering, dial, free_port
 
 from tundish.loader.service.connections import dialing
-from tundish.loader.service.connections.dialing import Dial, Dialed, Refused, dial
+from tundish.loader.service.connections.dialing import Dial, Dialed, Refused
 from tundish.loader.service.connections.handshake import (
     MAGIC,
     digest_of,

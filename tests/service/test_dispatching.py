@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tundish.errors import DataLossError, IncompatibleJobError
-from tundish.loader.service.connections.calling import Later
+from tundish.loader.service.connections.answering import Later
 from tundish.loader.service.connections.handshake import digest_of
 from tundish.loader.service.dispatching.datasets import FOLDER, DatasetsInMemory, StoredDatasets
 from tundish.loader.service.dispatching.dispatching import Dispatching, Patience

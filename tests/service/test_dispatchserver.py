@@ -20,7 +20,11 @@ from tests.service.listeners import free_port
 
 import tundish as td
 from tundish.errors import IncompatibleJobError
-from tundish.loader.service.connections.credentials import Credentials, parse_address
+from tundish.loader.service.connections.credentials import (
+    Credentials,
+    parse_address,
+    parse_addresses,
+)
 from tundish.loader.service.dispatching.client import DispatcherClient, DispatcherPlaces
 from tundish.loader.service.jobs.hosting import HostedJob, JobOrder
 from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
@@ -75,7 +79,7 @@ def joined(
 ) -> Joining:
     """An agent that joins, and would be reached at a port that its name tells."""
     agent = {"name": name, "address": ["127.0.0.1", 1000 + ord(name[0])], "cores": cores}
-    joining = Joining(parse_address(target), Credentials.find(), agent, host_job, **fields)
+    joining = Joining(parse_addresses(target), Credentials.find(), agent, host_job, **fields)
     stack.callback(joining.close)
     joining.start()
     joining.joined()
@@ -140,6 +144,7 @@ class TestMembers:
         (DispatcherConfig, {"job_gc_timeout_ms": -2}, "from -1 on"),
         (DispatcherConfig, {"job_gc_check_interval_ms": -1}, "from 0 on"),
         (WorkerConfig, {"dispatcher_address": ""}, "needs a dispatcher_address"),
+        (WorkerConfig, {"dispatcher_address": "h:1,"}, "'' is not an address"),
         (WorkerConfig, {"dispatcher_address": "nowhere"}, "'nowhere' is not an address"),
         (WorkerConfig, {"dispatcher_address": "h:1", "cores": 0}, "cores=0"),
         (WorkerConfig, {"dispatcher_address": "h:1", "worker_address": "a:b"}, "is not an address"),
@@ -241,7 +246,7 @@ def test_seats_without_waiting(stack: ExitStack) -> None:
 
 
 def test_seats_of_a_dispatcher_that_is_not_there(stack: ExitStack) -> None:
-    places = DispatcherPlaces(("127.0.0.1", free_port()), Credentials.find(), 2)
+    places = DispatcherPlaces([("127.0.0.1", free_port())], Credentials.find(), 2)
     stack.callback(places.close)
     began = time.thread_time()
     for _ in range(1000):
@@ -251,10 +256,41 @@ def test_seats_of_a_dispatcher_that_is_not_there(stack: ExitStack) -> None:
         places.wait(0.1)
 
 
+def test_a_dispatcher_that_begins_again_elsewhere_is_found(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    """Of two addresses one has the dispatcher, in turn; what was registered, agents and trainers come along."""
+    ports = free_port(), free_port()
+    target = f"tcp://localhost:{ports[0]},localhost:{ports[1]}"
+    client = stack.enter_context(DispatcherClient(target))
+
+    def begun(turn: int) -> DispatchServer:
+        config = DispatcherConfig(ports[turn], work_dir=str(tmp_path), fault_tolerant_mode=True)
+        return DispatchServer(config)
+
+    dispatcher = begun(1)
+    client.register("d", b"payload")
+    joined(stack, target, "a")
+    places = client.places(1)
+    stack.callback(places.close)
+    seat = ("127.0.0.1", 1097)
+    until(lambda: places.addresses() == (seat,))
+    for turn in (0, 1):
+        dispatcher.stop()
+        dispatcher = begun(turn)
+        assert client.dataset("d") == b"payload"
+        until(lambda: client.agents() == [seat])
+        until(lambda: places.addresses() == (seat,) and len(client.status()["trainers"]) == 1)
+    dispatcher.stop()
+    with DispatcherClient(target, timeout_s=0.2) as last, pytest.raises(TimeoutError) as caught:
+        last.agents()
+    assert all(f"localhost:{port}" in str(caught.value) for port in ports)
+
+
 def test_what_the_dispatcher_answers_is_raised_where_one_waits(stack: ExitStack) -> None:
     dispatcher = stack.enter_context(DispatchServer())
     places = DispatcherPlaces(
-        parse_address(dispatcher.target), Credentials(b"another token....."), 2
+        [parse_address(dispatcher.target)], Credentials(b"another token....."), 2
     )
     stack.callback(places.close)
     with pytest.raises(ConnectionError, match="token"):

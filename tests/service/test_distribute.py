@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -13,13 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.service.clusters import Cluster
+from tests.service.clusters import Cluster, ReachedCluster, cluster_process
 
 import tundish as td
 from tundish import AUTOTUNE, Dataset, Options, service
 from tundish.cli.frame import _workers
 from tundish.loader.run import iterator as iterating
+from tundish.loader.service.connections.handshake import versions
 from tundish.loader.service.distributing import staff
+from tundish.loader.service.servers import joining
 from tundish.loader.watch.stats import Stats
 from tundish.testing.compare import Outcome, collect, difference
 from tundish.testing.functions import Draw, Fail, Tag
@@ -37,10 +40,10 @@ def where(_: Any) -> int:
     return os.getpid()
 
 
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with ExitStack() as stack:
-        yield Cluster(stack)
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ReachedCluster]:
+    with cluster_process() as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +70,7 @@ def steps(ds: Dataset, workers: int | None, most: int = STEPS) -> tuple[list[Out
 @pytest.mark.parametrize(
     "number", [k if k % 4 == 0 else pytest.param(k, marks=pytest.mark.thorough) for k in range(8)]
 )
-def test_two_workers_elsewhere_do_not_show(number: int, cluster: Cluster) -> None:
+def test_two_workers_elsewhere_do_not_show(number: int, cluster: ReachedCluster) -> None:
     for case in FIRST[number::8]:
         expected, states = steps(case.build(), 0)
 
@@ -79,7 +82,7 @@ def test_two_workers_elsewhere_do_not_show(number: int, cluster: Cluster) -> Non
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("first", range(40))
-def test_no_case_shows_them(first: int, cluster: Cluster) -> None:
+def test_no_case_shows_them(first: int, cluster: ReachedCluster) -> None:
     for case in CASES[first::40]:
         expected, states = steps(case.build(), 0, 40)
 
@@ -90,7 +93,7 @@ def test_no_case_shows_them(first: int, cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("first", ["with", "without"])
-def test_a_state_goes_on_with_a_service_and_without(first: str, cluster: Cluster) -> None:
+def test_a_state_goes_on_with_a_service_and_without(first: str, cluster: ReachedCluster) -> None:
     plain = (
         Dataset.range(60).map(Fail(1, 9), on_error="skip").shuffle(9, seed=3).map(Draw(1), seed=1)
     ).batch(4)
@@ -107,7 +110,7 @@ def test_a_state_goes_on_with_a_service_and_without(first: str, cluster: Cluster
         assert difference(everything, [*begun, *rest], ("whole", "in parts")) is None
 
 
-def test_what_is_before_is_elsewhere_and_what_is_after_is_at_home(cluster: Cluster) -> None:
+def test_what_is_before_is_elsewhere_and_what_is_after_is_at_home(cluster: ReachedCluster) -> None:
     before = Dataset.range(12).map(where)
     ds = cluster.computes(before).map(lambda pid: (pid, os.getpid()))
     with ds.iterator(workers=2) as iterator:
@@ -118,7 +121,7 @@ def test_what_is_before_is_elsewhere_and_what_is_after_is_at_home(cluster: Clust
     assert not there & here
     assert os.getpid() not in there
     assert machines
-    assert machines <= {worker._address for worker in cluster.workers}
+    assert machines <= cluster.addresses
 
 
 def test_workers_come_and_go_while_it_runs() -> None:
@@ -147,7 +150,7 @@ def test_a_dispatcher_that_is_gone_stops_nobody() -> None:
     assert found == [k * k for k in range(200)]
 
 
-def test_the_tuner_has_this_machines_cores_first(cluster: Cluster) -> None:
+def test_the_tuner_has_this_machines_cores_first(cluster: ReachedCluster) -> None:
     ds = cluster.computes(Dataset.range(40).map(square, num_parallel_calls=AUTOTUNE).batch(4))
     with iter(ds) as iterator:
         found = [int(x) for batch in iterator for x in batch]
@@ -159,7 +162,7 @@ def test_the_tuner_has_this_machines_cores_first(cluster: Cluster) -> None:
 # -- policies --------------------------------------------------------------------------------------
 
 
-def test_off_gives_a_copy_for_each_worker(cluster: Cluster) -> None:
+def test_off_gives_a_copy_for_each_worker(cluster: ReachedCluster) -> None:
     ds = Dataset.range(6).shuffle(6).map(square)
     expected, _ = steps(ds.repeat(2), 0, 50)
 
@@ -170,7 +173,7 @@ def test_off_gives_a_copy_for_each_worker(cluster: Cluster) -> None:
     assert difference(steps(ds.repeat(3), 0, 50)[0], three, ("repeat", "OFF")) is None
 
 
-def test_data_is_the_dataset(cluster: Cluster) -> None:
+def test_data_is_the_dataset(cluster: ReachedCluster) -> None:
     ds = Dataset.range(20).map(square).batch(3)
     expected, states = steps(ds, 0)
 
@@ -220,27 +223,27 @@ def test_static_shares_in_turn(tmp_path: Path) -> None:
             cluster.computes(Dataset.range(5), service.ShardingPolicy.HINT)
 
 
-def test_static_shares_need_to_know_how_many(cluster: Cluster) -> None:
+def test_static_shares_need_to_know_how_many(cluster: ReachedCluster) -> None:
     with pytest.raises(ValueError, match=r"begin it with DispatcherConfig\(worker_addresses="):
         cluster.computes(Dataset.range(5), service.ShardingPolicy.HINT)
 
 
-def test_other_arguments_change_no_element(cluster: Cluster) -> None:
+def test_other_arguments_change_no_element(cluster: ReachedCluster) -> None:
     for target_workers, compression in (("AUTO", "AUTO"), ("ANY", None), ("LOCAL", "AUTO")):
         ds = cluster.computes(
-            Dataset.range(20).map(square).batch(3),
+            Dataset.range(8).map(square).batch(3),
             target_workers=target_workers,
             compression=compression,
             max_outstanding_requests=1,
             data_transfer_protocol="grpc",
         )
-        assert [int(x) for batch in ds for x in batch] == [k * k for k in range(20)]
+        assert [int(x) for batch in ds for x in batch] == [k * k for k in range(8)]
 
 
 # -- datasets by their ids -------------------------------------------------------------------------
 
 
-def test_a_registered_dataset_is_read_by_its_id(cluster: Cluster) -> None:
+def test_a_registered_dataset_is_read_by_its_id(cluster: ReachedCluster) -> None:
     ds = Dataset.range(9).map(Tag(2)).batch(2)
 
     number = service.register_dataset(cluster.target, ds)
@@ -254,7 +257,7 @@ def test_a_registered_dataset_is_read_by_its_id(cluster: Cluster) -> None:
         service.from_dataset_id(DYNAMIC, cluster.target, "nothing")
 
 
-def test_an_id_of_ones_own_stands_for_one_dataset(cluster: Cluster) -> None:
+def test_an_id_of_ones_own_stands_for_one_dataset(cluster: ReachedCluster) -> None:
     one, other = Dataset.range(3), Dataset.range(4)
 
     assert service.register_dataset(cluster.target, one, dataset_id="mine") == "mine"
@@ -264,7 +267,7 @@ def test_an_id_of_ones_own_stands_for_one_dataset(cluster: Cluster) -> None:
     assert len(list(service.from_dataset_id(DYNAMIC, cluster.target, "mine"))) == 3
 
 
-def test_what_cannot_be_pickled_is_named(cluster: Cluster) -> None:
+def test_what_cannot_be_pickled_is_named(cluster: ReachedCluster) -> None:
     lock = threading.Lock()
 
     def locked(x: Any) -> Any:
@@ -295,6 +298,30 @@ def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
         iter(ds)
 
 
+def test_workers_that_cannot_serve_are_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(staff, "NOBODY_S", 0.2)
+    with ExitStack() as stack:
+        cluster = Cluster(stack, workers=0)
+        monkeypatch.setattr(joining, "versions", lambda: {**versions(), "numpy": "0.9"})
+        cluster.add(name="old")
+        with pytest.raises(
+            TimeoutError, match=r"old at \S+ has numpy 0\.9, and this process numpy \d"
+        ):
+            iter(cluster.computes(Dataset.range(3).map(square)))
+        monkeypatch.undo()
+        monkeypatch.setattr(staff, "NOBODY_S", 0.2)
+        monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+        cluster.add(name="far")
+        monkeypatch.undo()
+        monkeypatch.setattr(staff, "NOBODY_S", 0.2)
+        with pytest.raises(
+            TimeoutError, match=r"no worker of this machine.*far at \S+ is on elsewhere"
+        ):
+            iter(cluster.computes(Dataset.range(3).map(square), target_workers="LOCAL"))
+
+
 def test_it_is_applied_to_datasets() -> None:
     with pytest.raises(TypeError, match="applied to a Dataset"):
         service.distribute(DYNAMIC, "localhost:1")([1, 2])  # type: ignore[arg-type]  # that is the point
@@ -309,7 +336,7 @@ def large(k: Any) -> np.ndarray:
     return np.full(50_000, int(k))
 
 
-def test_statistics_tell_bytes_and_the_way(cluster: Cluster) -> None:
+def test_statistics_tell_bytes_and_the_way(cluster: ReachedCluster) -> None:
     ds = cluster.computes(Dataset.range(48).map(large).batch(4))
     with ds.iterator(workers=2) as iterator:
         for _ in range(12):
@@ -318,7 +345,7 @@ def test_statistics_tell_bytes_and_the_way(cluster: Cluster) -> None:
         lines = "\n".join(_workers(seen.pool, 200))
     ended = iterator.stats
 
-    assert {worker.where for worker in seen.pool} <= {each._address for each in cluster.workers}
+    assert {worker.where for worker in seen.pool} <= cluster.addresses
     assert ended.received >= 48 * 400_000
     assert 0 < ended.receiving_s <= ended.wall_s
     assert sum(worker.received for worker in seen.pool) == seen.received
@@ -336,7 +363,7 @@ def test_without_a_service_nothing_is_received() -> None:
 
 @pytest.mark.slow
 def test_the_tuner_asks_for_seats_beyond_its_own_cores(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: ReachedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(iterating, "usable_cores", lambda: 1)
     asked: list[int] = []
@@ -361,7 +388,7 @@ def slow(k: Any) -> Any:
     return k
 
 
-def test_what_comes_after_has_as_many_workers_as_it_asks_for(cluster: Cluster) -> None:
+def test_what_comes_after_has_as_many_workers_as_it_asks_for(cluster: ReachedCluster) -> None:
     ds = cluster.computes(Dataset.range(60).map(square)).map(slowly_here, num_parallel_calls=3)
     with ds.iterator(workers=2) as iterator:
         here = {int(pid) for pid in iterator}
@@ -375,6 +402,24 @@ def slowly_here(_: Any) -> int:
     return os.getpid()
 
 
+def rest_with_another(
+    iterator: Any, cluster: Cluster, warned: pytest.WarningsRecorder
+) -> list[int]:
+    """Read the rest of an iterator; a worker is added as soon as somebody was warned."""
+
+    def add() -> None:
+        deadline = time.monotonic() + 60
+        while not warned.list and time.monotonic() < deadline:
+            time.sleep(0.01)
+        cluster.add()
+
+    adding = threading.Thread(target=add)
+    adding.start()
+    found = [int(x) for x in iterator]
+    adding.join()
+    return found
+
+
 def test_an_iterator_without_workers_says_that_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack:
         cluster = Cluster(stack, workers=1)
@@ -383,9 +428,6 @@ def test_an_iterator_without_workers_says_that_it_waits(monkeypatch: pytest.Monk
             found = [int(next(iterator))]
             monkeypatch.setattr(staff, "NOBODY_S", 0.1)
             cluster.workers[0].stop()
-            timer = threading.Timer(1.0, cluster.add)
-            timer.start()
-            with pytest.warns(UserWarning, match="waits for one to join"):
-                found += [int(x) for x in iterator]
-            timer.join()
+            with pytest.warns(UserWarning, match="waits for one to join") as warned:
+                found += rest_with_another(iterator, cluster, warned)
     assert found == [k * k for k in range(200)]

@@ -6,6 +6,7 @@ that any more it must say so; then the training goes back to its last checkpoint
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from collections import Counter, defaultdict
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.service.asking import may_ask, take_back
 
 import tundish as td
 from tundish.errors import CheckpointError
@@ -21,7 +23,7 @@ from tundish.loader.service.jobs.claims import Claim, Common
 from tundish.loader.service.jobs.holding import Holding
 from tundish.loader.service.jobs.job import SharedJob
 from tundish.loader.service.jobs.merging import merge_claims
-from tundish.loader.service.jobs.ranges import holds, within
+from tundish.loader.service.jobs.ranges import within
 from tundish.loader.service.jobs.requests import (
     DealtElements,
     Declined,
@@ -180,7 +182,7 @@ class Run:
             else:
                 self.refused(answer)
             return
-        asks = holding.wants and not holding.waiting
+        asks = may_ask(holding)
         ask = holding.request() if asks else holding.report()
         request = ask.request
         answer = self.job.ask(name, trainer.life, ask)
@@ -206,7 +208,7 @@ class Run:
                 holding.ended = True
             case NothingYet():
                 if request is not None:
-                    holding.unasked()
+                    take_back(holding)
         if answer != NothingYet(heard=False):
             holding.heard(ask.received)
         if holding.done:
@@ -273,7 +275,7 @@ class Run:
         for each in list(self.unnoticed):
             if self.random.random() < probability:
                 self.unnoticed.remove(each)
-                self.job.cut(*each, self.now)
+                self.job.members.cut(*each, self.now)
 
     def new(self) -> str:
         self.names += 1
@@ -308,10 +310,10 @@ class Run:
         elif what < 0.62:
             self.counts["cut off"] += 1
             trainer.cut, trainer.holding.joined = True, False
-            self.job.cut(name, trainer.life, self.now)
+            self.job.members.cut(name, trainer.life, self.now)
         elif what < 0.72:
             self.counts["killed, back with its state"] += 1
-            self.job.cut(name, trainer.life, self.now)
+            self.job.members.cut(name, trainer.life, self.now)
             self.add(name, *(trainer.saved or (None, ())))
             self.trainers[name].saved = trainer.saved
             if self.random.random() < 0.3:  # it reads before its state is loaded
@@ -319,7 +321,7 @@ class Run:
                 self.job.join(Claim(name), str(self.lives), self.now)
         elif what < 0.76 and len(self.trainers) > 1 and not self.rounds:
             self.counts["killed for ever"] += 1
-            self.job.cut(name, trainer.life, self.now)
+            self.job.members.cut(name, trainer.life, self.now)
             del self.trainers[name]
             # What it had, was about to deliver, or had before it went back may count as had.
             self.dead |= {number for number, _ in trainer.got} | self.came[name]
@@ -389,7 +391,9 @@ class Run:
             it.load_state_dict(dict(base.state))
         rest = list(enumerate(all_of(it), base.at))
         had = within(base.ahead, base.low)
-        rest = [each for each in rest if each[0] >= base.low and not holds(had, each[0])]
+        rest = [
+            each for each in rest if each[0] >= base.low and not within(had, each[0], each[0] + 1)
+        ]
         got = [each for got in gots.values() for each in got]
         assert sorted(got + rest) == self.want
 
@@ -407,22 +411,29 @@ def run_all(count: int, *, rounds: bool, first: int = 0) -> Counter[str]:
     return total
 
 
+@functools.cache
+def of_forty(*, rounds: bool) -> Counter[str]:
+    """What happens in forty schedules of a job that nobody has broken."""
+    return run_all(40, rounds=rounds)
+
+
 KINDS = pytest.mark.parametrize("rounds", [False, True], ids=["shared", "rounds"])
 
 
 @KINDS
 def test_nothing_is_missing_and_nothing_comes_twice(rounds: bool) -> None:
-    counts = run_all(60, rounds=rounds)
+    counts = of_forty(rounds=rounds)
 
-    assert counts["job crashes"] > 40
+    assert counts["job crashes"] > 30
     assert counts["killed, back with its state"] > 20
     assert counts["elements with others"] > 100
 
 
 @pytest.mark.thorough
 @KINDS
-def test_many_schedules(rounds: bool) -> None:
-    run_all(1500, rounds=rounds, first=1000)
+@pytest.mark.parametrize("first", range(1000, 2500, 100))
+def test_many_schedules(first: int, rounds: bool) -> None:
+    run_all(100, rounds=rounds, first=first)
 
 
 def forget_who_was_there(self: SharedJob, now: float) -> None:
@@ -469,7 +480,7 @@ def test_a_broken_job_is_caught(name: str, broken: Any, monkeypatch: pytest.Monk
 def test_a_job_that_does_not_wait_for_who_was_there_refuses_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    waits = run_all(40, rounds=False)["refused"]
+    waits = of_forty(rounds=False)["refused"]
     monkeypatch.setattr(SharedJob, "_settle", forget_who_was_there)
 
     assert run_all(40, rounds=False)["refused"] > 2 * waits + 5
@@ -519,7 +530,7 @@ def test_a_consumer_that_comes_back_after_its_lease_goes_on() -> None:
         assert ask.request is not None
         a.came(ask.request, answer.elements, answer.told)
         a.heard(ask.received)
-    job.cut("a", "a", 0.0)
+    job.members.cut("a", "a", 0.0)
     assert a.deliver() == (0, "x")
     assert not a.ready  # somebody else may get it, once the lease has run out
     job.tick(1.0)

@@ -8,8 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.service.jobprocesses import LEASE_S, N, Processes, processes
+from tests.service.jobprocesses import LEASE_S, N, Processes, dataset, processes
 from tests.service.listeners import free_port
+
+from tundish import service
+from tundish.loader.service.connections.credentials import parse_address
+from tundish.loader.service.dispatching.client import DispatcherClient
 
 BOUND_S = 60.0
 
@@ -63,6 +67,43 @@ def kill_at_random(started: Processes, draw: random.Random, folder: Path, *, kil
     started.kill(server)
 
     assert sorted(n for path in files.values() for n in had(path)) == list(range(N))
+
+
+def test_the_agent_that_serves_a_job_is_killed() -> None:
+    """Another agent begins the job again, and its consumer has each element once, in order."""
+    with (
+        processes() as started,
+        service.DispatchServer() as dispatcher,
+        DispatcherClient(dispatcher.target) as client,
+    ):
+        port = parse_address(dispatcher.target)[1]
+        pids = [started.ask("agent", port, 1) for _ in range(2)]
+        until_there(client, 2)
+        ds = dataset().apply(
+            service.distribute("distributed_epoch", dispatcher.target, job_name="j")
+        )
+        found = []
+        for element in ds:
+            found.append(int(element))
+            if len(found) == 60:
+                [name] = [each["name"] for each in client.status()["agents"] if each["jobs"]]
+                pid = int(name.split("-")[-2])
+                assert pid in pids
+                started.kill(pid)
+                until_there(client, 1, without=name)
+
+    assert found == [int(x) for x in dataset()]
+
+
+def until_there(client: DispatcherClient, count: int, without: str = "") -> None:
+    """Wait until so many agents are there, and one is not any more."""
+    deadline = time.monotonic() + BOUND_S
+    while True:
+        names = [each["name"] for each in client.status()["agents"]]
+        if len(names) == count and without not in names:
+            return
+        assert time.monotonic() < deadline, names
+        time.sleep(0.005)
 
 
 def test_one_that_is_killed_stalls_the_others_no_longer_than_its_lease(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from tundish.testing.killing import killer
 from tundish.testing.registry import CASES
 
 AGENTS, CORES = 2, 3
-FEW, MANY = 4, 500
+FEW, MANY = 3, 500
 STOPPED_S = (0.05, 0.2, 1.0)
 LATER_S = (0.0, 0.0, 0.002, 0.02)
 FAULTS = {

@@ -19,10 +19,10 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.service.listeners import OTHERS, OURS, TOKEN
+from tests.service.listeners import OTHERS, OURS, TOKEN, dial
 
 from tundish.loader.service.connections import dialing, listening
-from tundish.loader.service.connections.dialing import Refused, dial
+from tundish.loader.service.connections.dialing import Refused
 from tundish.loader.service.connections.handshake import (
     MAGIC,
     digest_of,
@@ -33,7 +33,8 @@ from tundish.loader.service.connections.handshake import (
     prove,
     versions,
 )
-from tundish.loader.service.connections.listening import Accepted, Listener, Role
+from tundish.loader.service.connections.listening import Listener
+from tundish.loader.service.connections.roles import Accepted, Role
 
 
 class Keeping(Role):
@@ -189,7 +190,7 @@ def begun_with(listener: Listener, sizes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("change", [
-    {"tundish": "0.2.0"}, {"python": "3.99"}, {"numpy": "9.9"}, {"protocol": 2}, {"protocol": None}
+    {"tundish": "99.0"}, {"python": "3.99"}, {"numpy": "9.9"}, {"protocol": 2}, {"protocol": None}
 ])  # fmt: skip
 def test_other_versions_are_refused_with_both(change: dict[str, Any]) -> None:
     ours = {**versions(), "protocol": 1}
@@ -425,7 +426,8 @@ def test_a_thousand_idle_connections(caplog: pytest.LogCaptureFixture) -> None:
 LISTENER = """
 import os, resource, sys, threading, time
 from tundish.loader.service.connections.credentials import Credentials
-from tundish.loader.service.connections.listening import Listener, Role
+from tundish.loader.service.connections.listening import Listener
+from tundish.loader.service.connections.roles import Role
 class Welcome(Role):
     def welcome(self, accepted): return {}
     def begin(self, accepted): accepted.socket.close()

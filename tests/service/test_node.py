@@ -80,7 +80,7 @@ def test_it_may_be_anywhere_in_any_plan(case: Case) -> None:
         assert theirs == states, where
 
 
-@pytest.mark.parametrize("case", some(11), ids=lambda c: c.name)
+@pytest.mark.parametrize("case", some(22), ids=lambda c: c.name)
 def test_states_are_exchanged_with_the_plan_without_it(case: Case) -> None:
     plain, served = case.build(), distributed(case.build())
     with plain.iterator(workers=0) as whole:

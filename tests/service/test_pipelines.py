@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -25,7 +26,7 @@ from tundish.loader.run import parallelengine
 from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.connections.credentials import Address, Credentials
 from tundish.loader.service.connections.dialing import Refused
-from tundish.loader.service.distributing.seats import remote_recruiting
+from tundish.loader.service.distributing.seats import SeatRecruiting
 
 AGENT = """
 import sys
@@ -33,7 +34,7 @@ from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.connections.credentials import Credentials, TlsFiles
 agent = Agent("127.0.0.1", 0, Credentials(sys.argv[1].encode(), TlsFiles.from_environment()))
 print(agent.address[1], flush=True)
-agent.serve()
+agent.listener.serve()
 """
 
 
@@ -55,7 +56,7 @@ class FixedPlaces:
 def workers_there(places: FixedPlaces) -> Iterator[None]:
     """Have the workers of iterators that begin in here at these places."""
     module: Any = parallelengine
-    crew_of, recruiting = module.crew_of, remote_recruiting(places)
+    crew_of, recruiting = module.crew_of, partial(SeatRecruiting, places=places)
 
     def hired(*args: Any, **kwargs: Any) -> Any:
         return replace(crew_of(*args, **kwargs), recruiting=recruiting)
@@ -185,8 +186,14 @@ def test_mapped_files_are_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("certificates", [False, True])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("certificates", "seed"),
+    [
+        (False, 0),
+        (True, 1),
+        *(pytest.param(*each, marks=pytest.mark.thorough) for each in ((False, 1), (True, 0))),
+    ],
+)
 def test_kills_change_nothing(
     tmp_path: Path,
     expected: list[Any],

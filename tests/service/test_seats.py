@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -25,7 +26,8 @@ from tundish.loader.run.coordinating.store import shared_ring
 from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.connections.credentials import Address, Credentials
 from tundish.loader.service.connections.dialing import Refused
-from tundish.loader.service.distributing.seats import remote_recruiting
+from tundish.loader.service.distributing import seats as seats_module
+from tundish.loader.service.distributing.seats import SeatRecruiting
 from tundish.testing import assert_resumes_anywhere, assert_workers_do_not_show, collect
 from tundish.testing.functions import Draw, Keep, Pause, Tag
 from tundish.testing.registry import CASES, Case
@@ -61,11 +63,11 @@ def digests(iterator: Any) -> list[str]:
 
 
 PLANS: dict[str, Callable[[], Any]] = {
-    "drawn": lambda: Dataset.range(300).shuffle(None, seed=1).map(Pause(1)).map(Draw(1), seed=2).batch(16),
-    "dropped": lambda: Dataset.range(300).map(Pause(1)).map(Draw(1), seed=2).filter(Keep(2)).batch(16),
-    "behind": lambda: Dataset.range(300).map(Pause(1)).shuffle(50, seed=3).batch(8).map(Tag(1)),
-    "unbatched": lambda: Dataset.range(300).map(Pause(1)).batch(6).unbatch().map(Draw(1), seed=5).batch(10),
-    "large": lambda: Dataset.range(120).map(Pause(1)).map(images).batch(8),
+    "drawn": lambda: Dataset.range(150).shuffle(None, seed=1).map(Pause(1)).map(Draw(1), seed=2).batch(16),
+    "dropped": lambda: Dataset.range(150).map(Pause(1)).map(Draw(1), seed=2).filter(Keep(2)).batch(16),
+    "behind": lambda: Dataset.range(150).map(Pause(1)).shuffle(50, seed=3).batch(8).map(Tag(1)),
+    "unbatched": lambda: Dataset.range(150).map(Pause(1)).batch(6).unbatch().map(Draw(1), seed=5).batch(10),
+    "large": lambda: Dataset.range(80).map(Pause(1)).map(images).batch(8),
     "again": lambda: Dataset.range(96).map(images).shuffle(20, seed=4).map(whiter).batch(8),
 }  # fmt: skip
 
@@ -204,7 +206,7 @@ def test_a_loader_has_the_same_seats(
     for remote in (False, True):
         loader = DataLoader(Samples(shape), batch_size=7, num_workers=2)
         if remote:
-            loader._recruiting = remote_recruiting(places)
+            loader._recruiting = partial(SeatRecruiting, places=places)
         with patch(SHARED_RING, ring):
             found.append(
                 [
@@ -222,7 +224,7 @@ class Stream:
 
 def test_replicas_of_an_iterable_have_their_seats(places: Listed) -> None:
     found = []
-    for recruiting in (None, remote_recruiting(places)):
+    for recruiting in (None, partial(SeatRecruiting, places=places)):
         loader = DataLoader(Stream(), batch_size=4, num_workers=2)
         loader._recruiting = recruiting
         found.append([batch.tolist() for batch in loader])
@@ -289,6 +291,40 @@ def test_a_seat_that_cannot_be_had_is_had_later() -> None:
         threading.Timer(0.3, lambda: late.list.append(fleet[0].address)).start()
         assert len(collect(iterator, limit=4)) == 4
     assert late.failures
+
+
+def test_an_iterator_without_a_worker_says_why(
+    monkeypatch: pytest.MonkeyPatch, places: Listed
+) -> None:
+    """Nobody is at the address at first, which is told before an agent is at another."""
+    monkeypatch.setattr(seats_module, "ALONE_S", 0.2)
+    port = free_port()
+    late = Listed([("127.0.0.1", port)])
+    told = rf"no agent .* a worker for 0\.2 s.*refused.*{port}"
+    with (
+        remotely(late),
+        PLANS["drawn"]().iterator(workers=1) as iterator,
+        pytest.warns(UserWarning, match=told) as warned,
+    ):
+        assert len(with_more(iterator, late, places.list[0], warned)) == 4
+
+
+def with_more(
+    iterator: Any, late: Listed, address: Address, warned: pytest.WarningsRecorder
+) -> list[Any]:
+    """Read an iterator; an agent is there as soon as somebody was warned."""
+
+    def add() -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not warned.list and time.monotonic() < deadline:
+            time.sleep(0.005)
+        late.list.append(address)
+
+    adding = threading.Thread(target=add)
+    adding.start()
+    found = collect(iterator, limit=4)
+    adding.join()
+    return found
 
 
 class Counting(Listed):

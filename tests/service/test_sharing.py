@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from tests.service.clusters import Cluster
+from tests.service.clusters import ReachedCluster, cluster_process
 
 import tundish as td
 from tundish import Dataset, service
@@ -23,10 +23,10 @@ def square(x: Any) -> Any:
     return x * x
 
 
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with ExitStack() as stack:
-        yield Cluster(stack)
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ReachedCluster]:
+    with cluster_process() as found:
+        yield found
 
 
 def together(*works: Callable[[], Any]) -> list[Any]:
@@ -50,7 +50,7 @@ def numbers(ds: Dataset, most: int | None = None) -> list[int]:
         return [int(x) for x in islice(iterator, most)]
 
 
-def test_consumers_share_one_stream_and_each_epoch_is_a_job(cluster: Cluster) -> None:
+def test_consumers_share_one_stream_and_each_epoch_is_a_job(cluster: ReachedCluster) -> None:
     plain = Dataset.range(60).map(square)
     parts = [cluster.computes(plain, job_name="shared") for _ in range(2)]
     for _ in range(2):
@@ -58,7 +58,7 @@ def test_consumers_share_one_stream_and_each_epoch_is_a_job(cluster: Cluster) ->
         assert sorted([*one, *other]) == [k * k for k in range(60)]
 
 
-def test_rounds_are_dealt_in_the_order_of_the_consumers(cluster: Cluster) -> None:
+def test_rounds_are_dealt_in_the_order_of_the_consumers(cluster: ReachedCluster) -> None:
     endless = Dataset.range(12).map(square).repeat()
     parts = [
         cluster.computes(endless, job_name="rounds", consumer_index=k, num_consumers=3)
@@ -71,7 +71,7 @@ def test_rounds_are_dealt_in_the_order_of_the_consumers(cluster: Cluster) -> Non
         assert found[k] == [((3 * n + k) % 12) ** 2 for n in range(8)]
 
 
-def test_each_trainer_has_all_of_a_window(cluster: Cluster) -> None:
+def test_each_trainer_has_all_of_a_window(cluster: ReachedCluster) -> None:
     endless = Dataset.range(50).map(square).repeat()
     parts = [
         cluster.computes(
@@ -87,14 +87,14 @@ def test_each_trainer_has_all_of_a_window(cluster: Cluster) -> None:
     assert one == other == [k * k for k in range(30)]
 
 
-def test_a_name_stands_for_one_job(cluster: Cluster) -> None:
+def test_a_name_stands_for_one_job(cluster: ReachedCluster) -> None:
     assert len(numbers(cluster.computes(Dataset.range(4).map(square), job_name="one"))) == 4
 
     with pytest.raises(IncompatibleJobError, match="range"):
         numbers(cluster.computes(Dataset.range(5).map(square), job_name="one"))
 
 
-def test_a_dataset_by_its_id_may_be_shared(cluster: Cluster) -> None:
+def test_a_dataset_by_its_id_may_be_shared(cluster: ReachedCluster) -> None:
     number = service.register_dataset(cluster.target, Dataset.range(20).map(square))
     parts = [
         service.from_dataset_id("distributed_epoch", cluster.target, number, job_name="by id")
@@ -106,7 +106,7 @@ def test_a_dataset_by_its_id_may_be_shared(cluster: Cluster) -> None:
     assert sorted([*one, *other]) == [k * k for k in range(20)]
 
 
-def test_states_of_consumers_go_on_without_a_service(cluster: Cluster) -> None:
+def test_states_of_consumers_go_on_without_a_service(cluster: ReachedCluster) -> None:
     plain = Dataset.range(40).map(square)
     with ExitStack() as stack:
         iterators = [

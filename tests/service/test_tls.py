@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 from tests.service.certificates import Authority
-from tests.service.listeners import TOKEN, answering
+from tests.service.listeners import TOKEN, answering, dial
 
 from tundish.loader.service.agents.agent import Agent
-from tundish.loader.service.connections.calling import Caller, Calls
+from tundish.loader.service.connections.answering import Calls
+from tundish.loader.service.connections.calling import Caller
 from tundish.loader.service.connections.credentials import Credentials, TlsFiles
-from tundish.loader.service.connections.dialing import Dialed, Refused, dial
+from tundish.loader.service.connections.dialing import Dialed, Refused
 from tundish.loader.service.connections.handshake import digest_of, finish
 from tundish.loader.service.connections.listening import Listener
 from tundish.loader.service.connections.tls import TlsStream, resume

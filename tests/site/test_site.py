@@ -30,7 +30,7 @@ PAGES = [
 ANSWERS = {
     "resume": "guide/resume",
     "out of shared memory": "faq",
-    "pandas": "guide/semantics",
+    "pandas": "guide/operators/sources",
     "snapshot": "guide/snapshots",
     "worker died": "guide/workers",
     "shuffle": "guide/operators/order",
@@ -53,6 +53,13 @@ return [...document.querySelectorAll('article pre')].filter(block => {
 """
 BROKEN = """
 return [...document.images].filter(i => i.loading !== 'lazy' && i.complete && !i.naturalWidth).map(i => i.src)
+"""
+GROUNDS = """
+return ['light', 'dark'].map(theme => {
+  document.body.dataset.theme = theme
+  return [...document.querySelectorAll('svg.drawing')].map(
+    drawing => getComputedStyle(drawing.querySelector('.ground')).fill)
+})
 """
 FOUND = """
 return new Promise(done => {
@@ -112,3 +119,14 @@ def test_search_finds(question: str, site: str, window: Browser) -> None:
     found = [link.partition(".html")[0].removeprefix(f"{site}/") for link in window.run(FOUND)]
 
     assert ANSWERS[question] in found[:10], found[:10]
+
+
+@pytest.mark.parametrize(
+    ("page", "number"), [("how/index", 3), ("guide/service", 2), ("guide/distribute", 1)]
+)
+def test_drawings_follow_the_theme(page: str, number: int, site: str, window: Browser) -> None:
+    window.open(f"{site}/{page}.html")
+    light, dark = window.run(GROUNDS)
+
+    assert len(light) == number
+    assert not set(light) & set(dark)

@@ -167,8 +167,9 @@ def batch_of(form: Form, piece: Columns, numbers: list[int], user: int | None) -
     batch = encode(form, [piece])
     if user is None:
         return batch
-    return batch.append_column(
-        pa.field(INDEX, pa.int64(), nullable=False), pa.array(numbers, pa.int64())
+    schema = schema_of(form, user)
+    return pa.RecordBatch.from_arrays(
+        [*batch.columns, pa.array(numbers, pa.int64())], schema=schema
     )
 
 

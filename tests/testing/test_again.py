@@ -69,7 +69,7 @@ def test_the_arguments_and_the_rng_are_those_of_the_start() -> None:
             failed.call.again()
         assert DREW[-1] == (13, drawn)
     assert (
-        str(failed) == "element 1 behind the state fails in map#2, element 13: ValueError: thirteen"
+        str(failed) == "element 1 after the state fails in map#2, element 13: ValueError: thirteen"
     )
 
 

@@ -4,7 +4,9 @@ import litdata
 from data import CACHE
 
 PACKAGES = ("litdata",)
-SETTINGS = {"defaults": {}} | {f"{n} workers": {"num_workers": n} for n in (1, 2)}
+SETTINGS = {"defaults": {}} | {
+    f"{n} workers, persistent": {"num_workers": n, "persistent_workers": True} for n in (1, 2)
+}
 LEFT_OUT = (
     dict.fromkeys(("W2-python", "W2-native"), "its token loader packs what was tokenized beforehand")
     | dict.fromkeys(("W4-65536", "W4-1024"), "no columns: a row would be a sample of its own")

@@ -10,9 +10,10 @@ from packing import BATCH, LENGTH, lines
 PACKAGES = ("tensorflow-cpu",)
 SETTINGS = {"defaults": {}} | {f"{n} calls, prefetch": {"calls": n, "prefetch": True} for n in (2, 4, tf.data.AUTOTUNE)}
 LEFT_OUT = {}
+REPEATS = True  # one iterator for all epochs
 
 
-def open(work, calls=None, prefetch=False):
+def open(work, calls=None, prefetch=False, epochs=1):
     if work.kind == "arrays":
         ds = tf.data.Dataset.from_tensor_slices(work.arrays())
         ds = ds.shuffle(work.count).batch(work.batch)
@@ -31,4 +32,5 @@ def open(work, calls=None, prefetch=False):
         ds = ds.map(mapped, num_parallel_calls=calls, deterministic=work.ordered or work.shuffle)
         ds = ds.unbatch().batch(LENGTH, True).batch(BATCH, True) if kept else ds
         ds = ds.batch(work.batch) if work.batch else ds
+    ds = ds.repeat(epochs)
     return (ds.prefetch(tf.data.AUTOTUNE) if prefetch else ds).as_numpy_iterator

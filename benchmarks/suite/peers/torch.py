@@ -5,7 +5,9 @@ from packing import again, lines, pack
 
 PACKAGES = ("torch",)
 SETTINGS = {"defaults": {}} | {
-    f"{n} workers, prefetch {p}": {"num_workers": n, "prefetch_factor": p} for n in (1, 2) for p in (2, 4)
+    f"{n} workers, prefetch {p}, persistent": {"num_workers": n, "prefetch_factor": p, "persistent_workers": True}
+    for n in (1, 2)
+    for p in (2, 4)
 }
 LEFT_OUT = {}
 

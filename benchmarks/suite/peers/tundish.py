@@ -8,14 +8,14 @@ from data import CACHE
 from packing import BATCH, LENGTH, lines
 
 PACKAGES = ("tundish",)
-SETTINGS = {"defaults": {}} | {f"{n} workers": {"workers": n} for n in (0, 1, 2)}
+SETTINGS = {"defaults": {}, "2 workers, forked": {"workers": 2, "start": "fork"}}
+SETTINGS |= {f"{n} workers": {"workers": n} for n in (0, 1, 2)}
 EXTRA = {"W1": {"snapshot, one order": {"workers": 2, "snapshot": True}}}
 LEFT_OUT = {}
+REPEATS = True  # one iterator for all epochs
 
 
-def open(work, workers=None, snapshot=False):
-    options = td.Options()
-    options.workers = workers
+def open(work, workers=None, start=None, snapshot=False, epochs=1):
     if work.kind == "lines":
         ds = td.Dataset.from_list(list(lines(work.count))).map(work.function, workers or None)
         ds = ds.pack(LENGTH, segment_ids=None, positions=None).batch(BATCH, drop_remainder=True)
@@ -28,7 +28,7 @@ def open(work, workers=None, snapshot=False):
         ds = ds.map(work.function, workers or None, deterministic=work.ordered or work.shuffle)
         ds = ds.snapshot(CACHE / "snapshot" / str(os.getpid())) if snapshot else ds
         ds = ds.batch(work.batch) if work.batch else ds
-    return ds.with_options(options)
+    return ds.repeat(epochs).with_options(td.Options(workers=workers, start=start))
 
 
 def save(iterator):

@@ -35,6 +35,5 @@ WORKS = [
         batch=64,
         shuffle=True,
         epochs=3,
-        seconds=8.0,
     ),
 ]

@@ -37,6 +37,7 @@ WORKS = [
         ordered=ordered,
         step=STEP,
         batch=1,
+        seconds=4.0,
     )
     for ordered in (True, False)
 ]

@@ -35,7 +35,6 @@ WORKS = [
         parquet=str(PATH),
         batch=batch,
         shuffle=True,
-        epochs=30,
     )
     for batch in (65_536, 1_024)
 ]

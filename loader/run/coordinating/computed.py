@@ -30,6 +30,7 @@ from tundish.loader.run.wire.messages import (
     Task,
 )
 from tundish.loader.run.wire.telling import roots_of_all, tell_all
+from tundish.loader.run.wire.unreadable import UnreadableInputError, unsendable
 from tundish.shm.layout import Encoded, Layout
 
 if TYPE_CHECKING:
@@ -179,7 +180,16 @@ class ComputedTasks(Tasks):
             for item in items:
                 for node, p, n in replayed_elements(self._base, item, self._pass):
                     captured[context.index(node), p, n] = context.captured_value(node, p, n)
-        return Encoded((tell_all(items, by_value=by_value), captured))
+        told = tell_all(items, by_value=by_value)
+        try:
+            return Encoded((told, captured))
+        except Exception as problem:
+            if len(items) > 1:  # it is tried one by one
+                raise
+            origin = self._origin_of(items[0])
+            what = f"{origin}, an argument of {self._labels()},"
+            error = unsendable(what, (told, captured), problem, "to a worker")
+            raise add_origin(error, origin, "before it was sent to a worker") from None
 
     # -- what workers answer -------------------------------------------------------------------
 
@@ -225,9 +235,12 @@ class ComputedTasks(Tasks):
             block.mixed = True
         block.left -= done.rows
 
-    def unreadable(self, job: Job, error: Exception) -> Exception:
-        add_origin(error, self._origin(job), "as it was unpickled in the consumer")
-        return error
+    def unreadable(self, job: Job, error: Exception) -> BaseException:
+        if not isinstance(error, UnreadableInputError):
+            add_origin(error, self._origin(job), "as it was unpickled in the consumer")
+            return error
+        where = f"as it was unpickled in a worker, for {self._labels()}"
+        return add_origin(error.cause, self._origin(job), where)
 
     def completed(self, block: Block) -> None:
         meter = block.stage.meter
@@ -257,14 +270,19 @@ class ComputedTasks(Tasks):
 
     def blame(self, job: Job, error: Callable[[str], BaseException]) -> BaseException:
         origin = self._origin(job)
+        return add_origin(error(f"{origin} in {self._labels()}"), origin, "in a worker")
+
+    def _labels(self) -> str:
+        """Return the names of the operators whose functions are called."""
         called = [n for n in reversed(run_of(self._node)) if n.calls] or [self._node]
-        labels = ", ".join(map(self._context.label, called))
-        return add_origin(error(f"{origin} in {labels}"), origin, "in a worker")
+        return ", ".join(map(self._context.label, called))
 
     def _origin(self, job: Job) -> str:
+        return self._origin_of(job.block.refs[job.task.first])
+
+    def _origin_of(self, item: Any) -> str:
         _, identity = compile_values(self._node, self._context, _no_inner)
-        ref = job.block.refs[job.task.first]
-        return describe_origin(*identity(ref_of(as_ref(ref)), self._pass))
+        return describe_origin(*identity(ref_of(as_ref(item)), self._pass))
 
 
 class StreamTasks(ComputedTasks):
@@ -307,11 +325,17 @@ class StreamTasks(ComputedTasks):
         super().take_in(job, done, layout, tail, memory)
         block = job.block
         rows = done.rows - len(block.drops)
+        block.stage.meter.rows -= len(block.drops)  # beyond the end nothing was computed
         block.drops.clear()
         block.gone = bool(done.flags & NOT_OPENED)
         block.inputs.peer = job.prefer
         ended = bool(done.flags & STREAM_END)
         block.stage.chunk_done(block, max(rows, 0), len(tail) + done.nbytes, ended=ended)
+
+    def unreadable(self, job: Job, error: Exception) -> BaseException:
+        if isinstance(error, UnreadableInputError):
+            job.block.gone = True  # it cannot be opened: it gives no elements
+        return super().unreadable(job, error)
 
     def fail(self, block: Block, first: int, rows: int, error: BaseException) -> None:
         super().fail(block, first, rows, error)
@@ -329,6 +353,9 @@ class StreamTasks(ComputedTasks):
 
     def _items(self, job: Job) -> Sequence[Any]:
         return [job.block.inputs.item]
+
+    def _origin_of(self, item: Any) -> str:
+        return f"the dataset made of {ref_of(as_ref(item))}"
 
     def _origin(self, job: Job) -> str:
         block = job.block

@@ -92,11 +92,11 @@ class Placement:
         """
         if self.is_served(node):
             return False
-        inside = list(evaluated(node, computed))
+        inside = evaluated(node, computed)
         return any(map(self._at_home, inside)) or not any(map(self.is_served, inside))
 
     def _at_home(self, node: Operator) -> bool:
-        works = node.calls or node.noting or not (node.inputs or node.light)
+        works = node.calls_each or not (node.inputs or node.light)
         return works and not self.is_served(node)
 
     def cut(self, node: Operator) -> Operator | None:

@@ -46,7 +46,7 @@ class Tasks:
         """Return where the rows that follow an answer are to be received; None for memory of their own."""
         return None
 
-    def unreadable(self, job: Job, error: Exception) -> Exception:
+    def unreadable(self, job: Job, error: Exception) -> BaseException:
         """Return the error of a row that cannot be unpickled."""
         return error
 

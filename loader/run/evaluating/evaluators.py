@@ -6,7 +6,7 @@ snapshots. Computing one such element at a time costs more than the element is w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tundish.loader.operators.flat_map import FlatMap
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import (
+        Elements,
         Gather,
         Hand,
         Identity,
@@ -32,11 +33,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.items import Ref
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.refs import Refs
-    from tundish.loader.run.watching.timing import Timer
-
-Elements = Callable[["Refs", int], Sequence[Any]]
-"""``elements(refs, pass)``: the elements of refs, to be delivered one by one; of the first of them, where one after
-those cannot be made, or is not at hand."""
+    from tundish.loader.run.watching.timing import StreamTimer, Timer
 
 
 def compile_values(
@@ -69,7 +66,10 @@ def compile_values(
     maker = EvaluatorMaker(context, open_inner, looks, computed)
     if top.noting:
         assert isinstance(top, Unary)
-        return maker.noted(top), maker.identity(top.up)  # the items are its input's
+        noted = maker.noted(top)
+        if timer is not None:
+            noted = timer.look(context.label(top), noted)
+        return noted, maker.identity(top.up)  # the items are its input's
     with maker.handing(hand):
         value = maker.value(top)
     gathered = computes(top) and not top.elementwise
@@ -81,9 +81,21 @@ def compile_gather(top: Operator, context: Context, open_inner: OpenInner) -> Ga
     return None if top.noting else EvaluatorMaker(context, open_inner).gather(top)
 
 
-def compile_inner(node: FlatMap, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
+def compile_together(
+    top: Operator, context: Context, open_inner: OpenInner
+) -> tuple[Elements, int] | None:
+    """Compile what makes several small batches of a plan at once, and how many; None if each is made on demand."""
+    return EvaluatorMaker(context, open_inner).together(top)
+
+
+def compile_inner(
+    node: FlatMap, context: Context, open_inner: OpenInner, timer: StreamTimer | None = None
+) -> tuple[Value, Identity]:
     """Compile a flat_map's two closures: the inner plan of an input item, and the item's identity."""
-    maker = EvaluatorMaker(context, open_inner, context.looks)
+    looks = context.looks
+    if timer is not None and not all(each.light for each in walk(node.up)):
+        looks = (*looks, timer.inputs.look)
+    maker = EvaluatorMaker(context, open_inner, looks)
     return node.inner_dataset(maker), maker.identity(node.up)
 
 

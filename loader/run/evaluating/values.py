@@ -24,7 +24,7 @@ from tundish.spec import copy_element
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Gather, Identity
+    from tundish.loader.protocols.contracts import Elements, Gather, Identity
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.probes import Look
 
@@ -80,6 +80,10 @@ class EvaluatorMaker:
     def gather(self, node: Operator) -> Gather | None:
         """Compile a function from refs to columns of a node's elements; None if each is made separately."""
         return None if self.context.looks else node.gather(self)
+
+    def together(self, node: Operator) -> tuple[Elements, int] | None:
+        """Compile what makes several of a node's elements at once, and how many; None if each is made on demand."""
+        return None if self.context.looks else node.together(self)
 
     def looked_at(self, node: Operator, value: Value) -> Value:
         """Wrap a node's evaluator in the context's wrappers that observe its elements."""

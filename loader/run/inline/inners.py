@@ -9,11 +9,13 @@ from tundish.loader.operators.flat_map import NOT_OPENED
 from tundish.loader.protocols.items import Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
+from tundish.loader.protocols.raised import NODE_MARK
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Identity, Machine, Mark, Value
     from tundish.loader.run.evaluating.values import OpenInner
+    from tundish.loader.run.watching.timing import StreamTimer
     from tundish.loader.watch.watch import StageMeter
 
 
@@ -38,6 +40,8 @@ class InlineInners:
         True if elements are named by their offsets in a file.
     meter : StageMeter
         Counts the elements.
+    timer : StreamTimer, optional
+        Times each opening.
     """
 
     in_chunks = False
@@ -55,8 +59,10 @@ class InlineInners:
         context: Context,
         placed: bool,
         meter: StageMeter,
+        timer: StreamTimer | None = None,
     ) -> None:
-        self.placed, self.meter = placed, meter
+        self.placed, self.meter, self._timer = placed, meter, timer
+        self.carried_s = 0.0  # by looking for the end of datasets, which gives no element
         self._sample = context.watch.sample
         self._up, self._dataset, self._identity = up, dataset, identity
         self._pass, self._open_inner = pass_, open_inner
@@ -71,6 +77,7 @@ class InlineInners:
 
     def open(self) -> InlineInner:
         item = self._up.next()
+        self.meter.opened += 1
         skip, self._skip = self._skip, 0
         return InlineInner(self, item, skip)
 
@@ -82,6 +89,7 @@ class InlineInners:
         if type(item) is Failure:
             raise item.error
         origin = self._identity(ref_of(item), self._pass)
+        began = perf_counter()
         try:
             return self._open_inner(self._dataset(item, self._pass), origin, skip)  # type: ignore[no-any-return]  # a machine, which `values` does not know
         except Exception as error:
@@ -91,6 +99,27 @@ class InlineInners:
             if skip:
                 self._events.clear()  # it was opened before, and counted
             self.counts.add(self._events)
+            if self._timer is not None:
+                self._timer.opened(perf_counter() - began, sampled=self.own is not None)
+
+    def not_opened(self, error: Exception) -> None:
+        """Count the failure that stands for a dataset."""
+        label = getattr(error, NODE_MARK, self.meter.name)
+        known = any(label == name for name, _, _ in self.meter.nodes)
+        self.meter.fail(label if known else self.meter.name)
+
+    def timed(self, network: Machine) -> Any:
+        """Return the next item of an inner dataset, and note how long it took."""
+        began = perf_counter()
+        try:
+            found = network.next()
+        except BaseException:
+            self.carried_s += perf_counter() - began
+            raise
+        if self.own is not None:
+            self.own.append(perf_counter() - began + self.carried_s)
+            self.carried_s = 0.0
+        return found
 
     def mark(self) -> Mark:
         return self._up.mark()
@@ -118,16 +147,11 @@ class InlineInner:
             try:
                 self._network = self._inners.begin(self._item, self.taken)
             except Exception as error:  # noqa: BLE001 - the element's error
-                self._inners.meter.fail(self._inners.meter.name)
+                self._inners.not_opened(error)
                 return Failure((self.outer, NOT_OPENED), error)
             self._item = None
         inners = self._inners
-        if inners.own is None:
-            found = self._network.next()
-        else:
-            began = perf_counter()
-            found = self._network.next()
-            inners.own.append(perf_counter() - began)
+        found = self._network.next() if inners.own is None else inners.timed(self._network)
         if type(found) is Failure:
             inners.meter.fail(inners.meter.name)
         else:

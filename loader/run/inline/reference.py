@@ -19,6 +19,7 @@ from tundish.loader.run.evaluating.effective import effective
 from tundish.loader.run.evaluating.evaluators import (
     compile_gather,
     compile_inner,
+    compile_together,
     compile_values,
     elements_of,
 )
@@ -27,7 +28,7 @@ from tundish.loader.run.inline.planner import Planner, measured
 from tundish.loader.run.inline.stage import InlineStage
 from tundish.loader.run.inline.sweeping import SweptStage, compile_steps
 from tundish.loader.run.storing.setup import resolved_inner
-from tundish.loader.run.watching.timing import Timeable, Timer
+from tundish.loader.run.watching.timing import StreamTimer, Timeable, Timer
 from tundish.loader.run.watching.watched import measured_plan, meter_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context, Replay
     from tundish.loader.protocols.contracts import Hand, Machine, Value
     from tundish.loader.protocols.operator import Operator
+    from tundish.loader.watch.watch import StageMeter
 
 
 AnyTimed = TypeVar("AnyTimed", bound=Timeable)
@@ -98,6 +100,13 @@ class InlinePlanner(Planner):
                 plain.most = lambda: stored.reader.at_once
             return plain
 
+        together = compile_together(node, context, self.open_inner)
+        if together is not None and isinstance(up, Positions):
+            batches = made()
+            batches.elements, most = together
+            batches.most = lambda: most
+            return batches
+
         if isinstance(up, Positions) and not node.noting:
             steps = compile_steps(node, context)
             if steps is not None:
@@ -136,9 +145,10 @@ class InlinePlanner(Planner):
             return super().flattened(node, base, pass_)
         from tundish.loader.run.inline.sequence import FileSequence  # noqa: PLC0415 - if there are
 
-        dataset, identity = compile_inner(node, self.context, self.open_inner)
         up = self.build(node.up, pass_)
         meter = meter_of(node, self.context, "consumer")
+        timer = self._stream_timer(meter)
+        dataset, identity = compile_inner(node, self.context, self.open_inner, timer)
         return self.timing(
             FileSequence(
                 cast("ReadFiles", node),
@@ -148,13 +158,23 @@ class InlinePlanner(Planner):
                 pass_=pass_,
                 context=self.context,
                 meter=meter,
+                timer=timer,
             )
         )
+
+    def _stream_timer(self, meter: StageMeter) -> StreamTimer | None:
+        """Return what times a stage of inner datasets, if anything is timed here."""
+        context = self.context
+        if context.sampling is None or not context.watch.enabled:
+            return None
+        return StreamTimer(context.watch, meter.name)
 
     def inners(self, node: FlatMap, up: Machine, base: Operator, pass_: int) -> Inners:
         from tundish.loader.run.inline.inners import InlineInners  # noqa: PLC0415 - as above
 
-        dataset, identity = compile_inner(node, self.context, self.open_inner)
+        meter = meter_of(node, self.context, "consumer")
+        timer = self._stream_timer(meter)
+        dataset, identity = compile_inner(node, self.context, self.open_inner, timer)
         return self.timing(
             InlineInners(
                 up,
@@ -164,7 +184,8 @@ class InlinePlanner(Planner):
                 open_inner=self.open_inner,
                 context=self.context,
                 placed=node.placed,
-                meter=meter_of(node, self.context, "consumer"),
+                meter=meter,
+                timer=timer,
             )
         )
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tundish.loader.operators.files import ReadFiles
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Identity, Machine, Mark, Value
+    from tundish.loader.run.watching.timing import StreamTimer
     from tundish.loader.watch.histogram import Durations
     from tundish.loader.watch.watch import StageMeter
 
@@ -50,6 +51,8 @@ class FileSequence:
         The iterator's context.
     meter : StageMeter
         Counts the records.
+    timer : StreamTimer, optional
+        Times each opening of a file.
     """
 
     at_once = AT_ONCE
@@ -64,8 +67,9 @@ class FileSequence:
         pass_: int,
         context: Context,
         meter: StageMeter,
+        timer: StreamTimer | None = None,
     ) -> None:
-        self.form, self._meter = node.format, meter
+        self.form, self._meter, self._timer = node.format, meter, timer
         self._sample = context.watch.sample
         self._own: Durations | None = None
         self._up, self._dataset, self._identity = up, dataset, identity
@@ -126,6 +130,7 @@ class FileSequence:
         """Open the next file."""
         before = self._up.mark()
         item = self._up.next()
+        self._meter.opened += 1
         skip, self._skip = self._skip, 0
         self._before, self._within = before, True
         self._outer, self._after = ref_of(item), skip
@@ -136,6 +141,7 @@ class FileSequence:
         if skip == ENDED:
             self._within = False
             return
+        began = perf_counter()
         try:
             plan: Any = self._dataset(item, self._pass)
             self._file = OpenFile(plan.format, plan.path, skip, self._context)
@@ -149,6 +155,8 @@ class FileSequence:
             if skip:
                 self._events.clear()  # it was opened before, and counted
             self._counts.add(self._events)
+            if self._timer is not None:
+                self._timer.opened(perf_counter() - began, sampled=self._own is not None)
 
     def _damaged(self, found: Damaged, stood: Mark) -> None:
         name_damage(found, self.form, self._identity(self._outer, self._pass), self._where)

@@ -6,6 +6,7 @@ columns of many refs at once.
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.chunk import Chunk, taken
@@ -21,8 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Gather, Hand, Identity, Machine, Mark, Value
-    from tundish.loader.run.evaluating.evaluators import Elements
+    from tundish.loader.protocols.contracts import (
+        Elements,
+        Gather,
+        Hand,
+        Identity,
+        Machine,
+        Mark,
+        Value,
+    )
     from tundish.loader.watch.watch import StageMeter
 
 
@@ -109,9 +117,12 @@ class InlineStage:
         self._pass, self._events, self._chain = pass_, context.events, chain
         self._where, self._notes = context.where, context.notes
         self._counts = Counts()
+        self._sample = context.watch.sample
+        self._clocked = False
 
     def time(self, *, on: bool) -> None:
         """Start or stop timing each node."""
+        self._clocked = on
         if on and self._timed is None:
             self._timed = self._compiled(self.hand, timed=True)
         self._value = self._timed if on and self._timed is not None else self._plain
@@ -158,6 +169,7 @@ class InlineStage:
         if (elements or gather) is None or (refs := taken(self._up, most)) is None:
             return None
         chunk, many, apart = None, 0, len(refs)  # all of them are to be made by themselves, then
+        began = perf_counter() if self._clocked else 0.0
         if elements is not None:
             try:
                 values = elements(refs, self._pass)
@@ -169,6 +181,9 @@ class InlineStage:
                 chunk = Chunk(refs[:many], values=values) if many else None
         elif gather is not None and (columns := gather(refs, self._pass)) is not None:
             chunk, many = Chunk(refs, columns=columns), len(refs)
+        if self._clocked and many:
+            name = self._meter.name
+            self._sample(name).node(name).add((perf_counter() - began) / many, many)
         if many < len(refs):
             self._put_back(refs[many:], apart)
         if self._taken is None:

@@ -282,6 +282,7 @@ class StreamStage(Stage):
             self._given = self._up.mark()
             self._retire()
             raise End
+        self.meter.opened += 1
         stream = self._waiting.popleft()
         self._given = stream.after
         self._open[stream.number] = stream
@@ -298,9 +299,11 @@ class StreamStage(Stage):
         block, row = self.head(stream), stream.row
         if block is None or block.gone:
             self._close(stream)
-            self.meter.fail(self.meter.name)
-            error = stream.item.error if block is None else block.error_of(row)
-            return Failure((stream.outer, NOT_OPENED), error)
+            if block is None:
+                self.meter.fail(self.meter.name)
+                return Failure((stream.outer, NOT_OPENED), stream.item.error)
+            self.meter.errors += 1  # at which node is known since it was computed
+            return Failure((stream.outer, NOT_OPENED), block.error_of(row))
         stream.row += 1
         refs = block.refs
         stream.taken = refs.after(row)

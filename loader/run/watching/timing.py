@@ -12,7 +12,7 @@ import weakref
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tundish.loader.watch.watch import MOST, NodeTimes
+from tundish.loader.watch.watch import MOST, OPENING, NodeTimes
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Value
@@ -58,6 +58,57 @@ class Timer:
         """Return an evaluator that records the time of a node."""
         own = self._sample.own.setdefault(label, [])
         return _timed(value, own, self._inside, self._sample, empty_s())
+
+    @property
+    def inside(self) -> list[float]:
+        """The seconds that evaluators have taken since this one item was last set to 0."""
+        return self._inside
+
+
+class StreamTimer:
+    """Times a stage of inner datasets: each opening, with the nodes before it, and what their elements take.
+
+    Openings are few, and may take longer than thousands of elements: no sample is to miss them.
+
+    Parameters
+    ----------
+    watch : Watch
+        Receives the measurements.
+    name : str
+        The stage's name, that of the node that opens datasets.
+    """
+
+    def __init__(self, watch: Watch, name: str) -> None:
+        self._watch, self._name = watch, name
+        self._sample, self._known = watch.sample(name), watch.opening_s
+        self.inputs = Timer(self._sample)
+        self._inside = self.inputs.inside
+        self._noted = self._sample.own.setdefault(OPENING, [])
+        self._opening_s = self._carried_s = 0.0
+
+    def begin(self) -> None:
+        """Note that a task begins; of one that could not be done nothing counts."""
+        self._opening_s = 0.0
+
+    def opened(self, seconds: float, *, sampled: bool = False) -> None:
+        """Record an opening; `sampled` if it is within a call that is timed."""
+        noted, inside, known = self._noted, self._inside, self._known
+        noted.append(seconds - inside[0])
+        inside[0] = 0.0
+        self._opening_s += seconds
+        known[0] += seconds
+        if sampled:
+            known[1] += seconds
+        if len(noted) >= MOST:
+            self._watch.settle()
+
+    def read(self, seconds: float, rows: int) -> None:
+        """Record the elements of a task, and the seconds that it took with the openings in it."""
+        self._carried_s += max(0.0, seconds - self._opening_s)
+        self._opening_s = 0.0
+        if rows:
+            self._sample.node(self._name).add(self._carried_s / rows, rows)
+            self._carried_s = 0.0
 
 
 def _timed(
@@ -184,6 +235,7 @@ class Sampling:
         self._watch = watch
         self._machines: weakref.WeakSet[Any] = weakref.WeakSet()
         self.on, self.every = False, 1
+        self._between = 1  # elements between two looks, lately, while nothing was timed
         self._saved_s = 0.0  # time that may go into timing
         self._last, self._cpu = perf_counter(), thread_time()
         self._first = True
@@ -195,6 +247,11 @@ class Sampling:
         self._machines.add(machine)
         if self.on:
             machine.time(on=True)
+
+    def throughout(self, *, on: bool) -> None:
+        """Time all machines within one call that takes many elements; at its end, go on as before."""
+        for machine in list(self._machines):
+            machine.time(on=self._watch.enabled and (on or self.on))
 
     def look(self, now: float, calls: int) -> bool:
         """Switch timing on or off if it is time; return True if it was switched.
@@ -209,7 +266,11 @@ class Sampling:
         passed, self._last = now - self._last, now
         if calls:
             look_s = _ON_S if self.on else _OFF_S
-            self.every = max(1, min(_MOST, int(look_s * calls / max(passed, 1e-7))))
+            wanted = int(look_s * calls / max(passed, 1e-7))
+            if not self.on:  # costly elements may follow cheap ones: at most a fifth passes unseen
+                wanted = min(wanted, self._between + 1 + self._between // 4)
+                self._between = max(1, wanted)
+            self.every = max(1, min(_MOST, wanted))
         if not self._watch.enabled:
             return False
         # Of a core: on a busy machine the clock goes on while nothing is done.

@@ -162,6 +162,6 @@ def _counted(stats: Stats) -> Counters:
 
 def _usual_s(node: NodeStats) -> float:
     """Return the usual time of a node, without the rare outliers when another program had the core."""
-    if not node.busy_s:
-        return 0.0
+    if not node.time.mean_s:  # of openings alone, its time is not among its calls'
+        return node.busy_s
     return node.busy_s * min(1.0, node.time.quantile_s(0.5) / node.time.mean_s)

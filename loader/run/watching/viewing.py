@@ -50,6 +50,8 @@ def _viewed(node: Operator, context: Context) -> PlanNode:
         grouped=node.grouped,
         inner=node.inner,
         reads=node.reads,
+        stays=node.stays,
+        asks=node.noting and node.dynamic and not node.keeps,
         count=node.cardinality,
     )
 

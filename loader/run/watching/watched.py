@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tundish.loader.protocols.chains import computes
@@ -47,20 +46,24 @@ def meter_of(
     """Make the meter of the stage that ends at a node; `computed` is the node at which another stage ends."""
     if context.watch.is_inner:
         return context.watch.meter("", (), where)
-    nodes = [(context.label(each), each.calls, each.seeded) for each in evaluated(node, computed)]
+    nodes = [
+        (context.label(each), each.calls_each, each.seeded) for each in evaluated(node, computed)
+    ]
     return context.watch.meter(context.label(node.acting), nodes, where)
 
 
-def evaluated(node: Operator, computed: Operator | None = None) -> Iterator[Operator]:
-    """Yield the nodes that a stage evaluates, from its source to its last; none up to the one that is `computed`."""
+def evaluated(node: Operator, computed: Operator | None = None) -> list[Operator]:
+    """Return the nodes that a stage evaluates, from its source to its last; none up to the one that is `computed`."""
     if node is computed:
-        return
+        return []
+    found: list[Operator] = []
     if computes(node) and not (node.noting or node.elementwise):
-        yield node  # it is made below: the stage only puts it where it is wanted
-        return
+        if node.expands and not computes(node.inputs[0]):
+            # Its inputs are made where their datasets are opened.
+            found = evaluated(node.inputs[0], computed)
+        return [*found, node]  # it is made below: the stage only puts it where it is wanted
     for up in node.inputs:
         within = up.elementwise and (node.elementwise or node.noting)
         if within or not computes(up):
-            yield from evaluated(up, computed)
-    if not node.transparent:
-        yield node
+            found += evaluated(up, computed)
+    return found if node.transparent else [*found, node]

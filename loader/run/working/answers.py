@@ -20,6 +20,7 @@ from tundish.loader.run.wire.messages import (
     align,
     share_offset,
 )
+from tundish.loader.run.wire.unreadable import unsendable
 from tundish.loader.run.working.writing import SlotTooSmall, TaskOutput
 from tundish.shm.layout import Encoded
 
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.run.wire.mail import Outbox
     from tundish.loader.run.working.blocks import Blocks
+    from tundish.loader.run.working.stage import StageEvaluator
     from tundish.shm.layout import Layout
     from tundish.shm.memory import Arena
 
-_TELL_EVERY_S = 0.2
-"""How often a worker tells what it has timed."""
+_TELL_FIRST_S, _TELL_EVERY_S = 0.01, 0.2
+"""When a worker tells first what it has timed, and how often later: what a short run has timed is told, too."""
+_LATER = 1.25
 
 
 class Answers:
@@ -66,14 +69,24 @@ class Answers:
     ) -> None:
         self._arena, self._outbox, self._blocks = arena, outbox, blocks
         self._context, self._cpu = context, cpu
-        self._told_at = 0.0
+        self._told_at: float | None = None
+        self._tell_every_s = _TELL_FIRST_S
 
     def need(self, task: Task, need: SlotTooSmall) -> None:
         """Report that a task needs a larger slot, or one to itself."""
         flags = EXTRA if need.alone else 0
         self._outbox.answer(MessageKind.NEED, task, flags, nbytes=need.nbytes)
 
-    def done(self, task: Task, rows: TaskOutput, began: float, cpu: float, flags: int) -> float:
+    def done(
+        self,
+        task: Task,
+        rows: TaskOutput,
+        began: float,
+        cpu: float,
+        flags: int,
+        *,
+        stage: StageEvaluator | None = None,
+    ) -> float:
         """Send a task's rows; return how long a core was busy with it.
 
         Parameters
@@ -86,6 +99,8 @@ class Answers:
             When it began, and the core time used by then.
         flags : int
             Flags of the answer.
+        stage : StageEvaluator, optional
+            The stage, whose name errors have.
 
         Raises
         ------
@@ -95,11 +110,14 @@ class Answers:
         layout, tail = rows.layout, b""
         parts: Sequence[np.ndarray] = ()
         watch = self._context.watch
-        due = watch.enabled and began - self._told_at > _TELL_EVERY_S
+        if self._told_at is None:
+            self._told_at = began
+        due = watch.enabled and began - self._told_at > self._tell_every_s
         if due or watch.has_told:
             rows.told = watch.take(timed=due)
             if due:
                 self._told_at = began
+                self._tell_every_s = min(_TELL_EVERY_S, _LATER * self._tell_every_s)
         if rows.not_opened:
             flags |= NOT_OPENED
         nbytes, number = 0, NO_LAYOUT
@@ -113,7 +131,7 @@ class Answers:
         encoded = 0
         if rows.has_more:
             flags |= EXTRA
-            piece = self._encode(rows)
+            piece = self._encode(rows, task, stage)
             encoded = piece.nbytes
             if self._arena is None or task.slot == NO_SLOT or encoded <= INLINE_EXTRA:
                 tail = piece.to_bytes()
@@ -135,7 +153,7 @@ class Answers:
         )
         return busy_s
 
-    def _encode(self, rows: TaskOutput) -> Encoded:
+    def _encode(self, rows: TaskOutput, task: Task, stage: StageEvaluator | None) -> Encoded:
         """Encode the elements outside the columns; one that cannot be encoded is replaced by the error."""
         while True:
             body = (
@@ -144,9 +162,9 @@ class Answers:
             try:
                 return Encoded(body)
             except Exception:  # noqa: BLE001 - found and blamed below
-                self._blame(rows)
+                self._blame(rows, task, stage)
 
-    def _blame(self, rows: TaskOutput) -> None:
+    def _blame(self, rows: TaskOutput, task: Task, stage: StageEvaluator | None) -> None:
         parts: list[dict[int, Any]] = list(rows.extras.values())
         if rows.elements is not None:
             parts.append(rows.elements)
@@ -155,12 +173,12 @@ class Answers:
                 try:
                     Encoded(value)
                 except Exception as problem:  # noqa: BLE001 - it becomes the element's error
-                    error = TypeError(
-                        f"an element of type {type(value).__name__} cannot be sent from a worker: {problem}"
-                    )
-                    rows.errors[k] = dumps_exception(
-                        add_origin(error, f"row {k}", self._context.where)
-                    )
+                    origin, label = f"row {k}", ""
+                    if stage is not None and len(rows.items):
+                        origin = stage.origin(rows.items[k - task.first])
+                        label = f" of {stage.label}" * bool(stage.label)
+                    error = unsendable(f"{origin}{label}", value, problem, "from a worker")
+                    rows.errors[k] = dumps_exception(add_origin(error, origin, self._context.where))
                     for other in parts:
                         other.pop(k, None)
 

@@ -18,6 +18,7 @@ from tundish.loader.run.wire.messages import (
     MessageKind,
     Task,
 )
+from tundish.loader.run.wire.unreadable import UnreadableInputError
 from tundish.loader.run.working.writing import SlotTooSmall, TaskOutput
 from tundish.shm.layout import Encoded, Layout, decode
 from tundish.spec import flatten, leaf_key
@@ -132,9 +133,19 @@ class Inputs:
         return self.decoded(tail)
 
     def decoded(self, tail: bytes | memoryview, *, private: bool = False) -> list[Any]:
-        """Return the items of a tail, or of the slot that it names; with `private`, as copies."""
+        """Return the items of a tail, or of the slot that it names; with `private`, as copies.
+
+        Raises
+        ------
+        UnreadableInputError
+            An item cannot be unpickled.
+        """
         # A copy: functions may change what they are given, and the task may have to be run again.
-        items, captured = decode(bytearray(input_of(tail, self._arena)))
+        piece = bytearray(input_of(tail, self._arena))
+        try:
+            items, captured = decode(piece)
+        except Exception as error:
+            raise UnreadableInputError(error) from error
         self._context.captured.update(captured)
         opened = open_all(items, self._arena)
         return [kept(item) for item in opened] if private else opened

@@ -62,6 +62,7 @@ class Evaluation:
         self, stage: StageEvaluator, task: Task, items: Sequence[Any], value: Any
     ) -> TaskOutput:
         rows = TaskOutput()
+        rows.items = items
         pass_, events = stage.pass_, self._context.events
         notes, where = self._context.notes, self._context.where
         deadline = self._deadline
@@ -69,8 +70,11 @@ class Evaluation:
         done = 0
         if stage.gather is not None and self._gathered(stage.gather, pass_, task, items, rows):
             return rows
+        read_s = 0.0
         if stage.read is not None and done < task.rows:
+            began = perf_counter()
             stage.read(items[done:], pass_)
+            read_s = perf_counter() - began
         if stage.sweep is not None and type(items) is range:
             done, write = self._sweep(stage, task, items, rows)
         for k, item in zip(
@@ -99,6 +103,8 @@ class Evaluation:
             if not write(k, element):
                 write = scatter(rows, task.first, k)
                 write(k, element)
+        if read_s and value is stage.timed and stage.note_read is not None:
+            stage.note_read(read_s)
         return rows
 
     def _sweep(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,13 @@ from tundish.loader.run.evaluating.evaluators import (
     compile_values,
 )
 from tundish.loader.run.starting.payload import dumps_exception
-from tundish.loader.run.watching.timing import CLOCK_S, TASK_S, Timer, TimingSchedule
+from tundish.loader.run.watching.timing import (
+    CLOCK_S,
+    TASK_S,
+    StreamTimer,
+    Timer,
+    TimingSchedule,
+)
 from tundish.loader.run.watching.watched import evaluated
 from tundish.loader.run.wire.messages import CONTINUING, WRITING
 
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Gather, Identity, Value
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.evaluating.values import OpenInner
+    from tundish.loader.watch.watch import NodeTimes
 
 _SYNC_BYTES = 32 << 20
 
@@ -57,11 +65,15 @@ class StageEvaluator:
         Like `value`, with each node timed.
     turns : TimingSchedule or None
         Chooses the tasks to time.
+    clock : StreamTimer or None
+        Times each task of a stream.
+    note_read : callable or None
+        ``note_read(seconds)`` adds what `read` took in a timed task to the time of the source.
     """
 
     __slots__ = (
-        "gather", "identity", "in_turn", "is_stream", "label", "pass_", "placed", "read", "sweep",
-        "timed", "turns", "value",
+        "clock", "gather", "identity", "in_turn", "is_stream", "label", "note_read", "pass_", "placed",
+        "read", "sweep", "timed", "turns", "value",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +93,8 @@ class StageEvaluator:
         self.read: Any = None
         self.timed: Value | None = None
         self.turns: TimingSchedule | None = None
+        self.clock: StreamTimer | None = None
+        self.note_read: Callable[[float], None] | None = None
         self.label = ""
 
     @property
@@ -90,8 +104,11 @@ class StageEvaluator:
 
     def error(self, error: Exception, item: Any, where: str) -> bytes:
         """Return an item's pickled error, with its element's origin and who computed it."""
-        origin = describe_origin(*self.identity(ref_of(item), self.pass_))
-        return dumps_exception(add_origin(error, origin, where))
+        return dumps_exception(add_origin(error, self.origin(item), where))
+
+    def origin(self, item: Any) -> str:
+        """Describe the element of an item."""
+        return describe_origin(*self.identity(ref_of(item), self.pass_))
 
 
 class Stages:
@@ -142,21 +159,29 @@ class Stages:
             return self._continuing(nodes[node], nodes[base])
         if is_stream:
             flat_map: Any = nodes[node]
-            made = compile_inner(flat_map, context, open_inner)
-            return StageEvaluator(
-                *made, is_stream=True, placed=flat_map.placed, in_turn=flat_map.in_turn
+            label = context.label(flat_map.acting)
+            clock = StreamTimer(context.watch, label) if context.watch.enabled else None
+            stage = StageEvaluator(
+                *compile_inner(flat_map, context, open_inner, clock),
+                is_stream=True,
+                placed=flat_map.placed,
+                in_turn=flat_map.in_turn,
             )
+            stage.clock = clock
+            return stage
         stage = StageEvaluator(*compile_values(nodes[node], context, open_inner), is_stream=False)
         stage.label = context.label(nodes[node].acting)
         if not self._one_by_one:
             stage.sweep = compile_sweep(nodes[node], nodes[base], context)
-            stage.read = compile_read(nodes[node], context)
+            stage.read, source = compile_read(nodes[node], context)
+            if stage.read is not None and context.watch.enabled:
+                sample, label = context.watch.sample(stage.label), context.label(source)
+                stage.note_read = functools.partial(_add_to_last, sample, label)
             stage.gather = compile_gather(nodes[node], context, open_inner)
-        if (
-            context.watch.enabled and stage.whole
-        ):  # one function, or none: what is timed is the task
+        timed = context.watch.enabled
+        if timed and stage.whole:  # one function, or none: the task is timed
             stage.turns = TimingSchedule(0.0, TASK_S)
-        elif context.watch.enabled:
+        elif timed:
             self._time(stage, nodes[node], None)
         return stage
 
@@ -175,10 +200,21 @@ class Stages:
         context = self._context
         timer = Timer(context.watch.sample(stage.label))
         stage.timed, _ = compile_values(node, context, self._open_inner, timer, computed=computed)
-        stage.turns = TimingSchedule(CLOCK_S * sum(1 for _ in evaluated(node, computed)))
+        stage.turns = TimingSchedule(CLOCK_S * len(evaluated(node, computed)))
 
 
-def compile_read(top: Operator, context: Context) -> Callable[[Sequence[Any], int], None] | None:
+def _add_to_last(sample: NodeTimes, label: str, seconds: float) -> None:
+    """Add seconds to the last time that was noted of a node."""
+    own = sample.own.setdefault(label, [])
+    if own:
+        own[-1] += seconds
+    else:
+        own.append(seconds)
+
+
+def compile_read(
+    top: Operator, context: Context
+) -> tuple[Callable[[Sequence[Any], int], None] | None, Operator]:
     """Make a function that reads the records of many items before they are evaluated.
 
     Hugging Face datasets and torch's map-style ones may have ``__getitems__(indices)``: one call for
@@ -193,8 +229,8 @@ def compile_read(top: Operator, context: Context) -> Callable[[Sequence[Any], in
 
     Returns
     -------
-    callable or None
-        ``read(items, pass)``; None if the records come neither from indexed files nor from
+    (callable or None, Operator)
+        ``read(items, pass)``, and the source; None if the records come neither from indexed files nor from
         a single source with ``__getitems__``.
     """
     node = top
@@ -202,7 +238,7 @@ def compile_read(top: Operator, context: Context) -> Callable[[Sequence[Any], in
         node = node.inputs[0]
     getitems = node.several()
     if getitems is None:
-        return None
+        return None, node
     records = context.records.setdefault(id(node), {})
     identity = identities(top, context, by_number=True)
 
@@ -220,4 +256,4 @@ def compile_read(top: Operator, context: Context) -> Callable[[Sequence[Any], in
         if len(found) == len(indices):
             records.update(zip(indices, found, strict=True))
 
-    return read
+    return read, node

@@ -7,6 +7,7 @@ this one, continues, the dataset is made again and its first elements are skippe
 from __future__ import annotations
 
 from collections import OrderedDict
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,6 +82,18 @@ class OpenStreams:
         (Rows, bool)
             The rows, and True if the dataset ended there.
         """
+        clock = stage.clock
+        if clock is None:
+            return self._read(stage, task, tail)
+        clock.begin()
+        began = perf_counter()
+        rows, ended = self._read(stage, task, tail)
+        clock.read(perf_counter() - began, task.rows - len(rows.drops))
+        return rows, ended
+
+    def _read(
+        self, stage: StageEvaluator, task: Task, tail: bytes | memoryview
+    ) -> tuple[TaskOutput, bool]:
         key = (task.stage, task.start)
         network, at = self._open.pop(key, (None, -1))
         rows, skip = TaskOutput(), task.step
@@ -91,6 +104,7 @@ class OpenStreams:
             if deadline is not None:  # what is left out takes its time too
                 left_out = 0 if stage.placed else skip
                 limit(deadline * (1 + left_out))
+            began = perf_counter()
             try:
                 origin = stage.identity(ref_of(item), stage.pass_)
                 plan = stage.value(item, stage.pass_)
@@ -102,6 +116,9 @@ class OpenStreams:
                 rows.drops = list(range(task.first + 1, task.first + task.rows))
                 rows.not_opened = True
                 return rows, True
+            finally:
+                if stage.clock is not None:
+                    stage.clock.opened(perf_counter() - began)
         if task.rows == 1:
             self._outbox.begins(0)  # from now on it is the element's fault, not the opening's
         write: Any = None

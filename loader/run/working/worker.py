@@ -22,6 +22,7 @@ from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.starting.watchdog import lift
 from tundish.loader.run.wire.messages import STREAM_END, ItemsForm, Task
 from tundish.loader.run.wire.serving import Serving, serve
+from tundish.loader.run.wire.unreadable import UnreadableInputError
 from tundish.loader.run.working.answers import Answers
 from tundish.loader.run.working.blocks import Blocks, Inputs
 from tundish.loader.run.working.evaluation import Evaluation
@@ -98,13 +99,20 @@ class Worker(Serving):
             elif task.items == ItemsForm.STREAM:
                 rows, ended = self._streams.read(stage, task, tail)
             else:
-                rows = self._evaluation.rows(stage, task, self._inputs.of(task, tail), timed=timed)
-            busy_s = self._answers.done(task, rows, began, cpu, STREAM_END if ended else 0)
+                items = self._inputs.of(task, tail)
+                rows = self._evaluation.rows(stage, task, items, timed=timed)
+            busy_s = self._answers.done(
+                task, rows, began, cpu, STREAM_END if ended else 0, stage=stage
+            )
             if turns is not None:
                 turns.did(task.rows, busy_s, timed=timed)
         except SlotTooSmall as need:
             self._context.watch.take(timed=False)  # it will be made again
             self._answers.need(task, need)
+        except UnreadableInputError as error:
+            rows = TaskOutput()
+            rows.notes = {task.first: error}
+            self._answers.done(task, rows, began, cpu, 0)
         except SharedMemoryError as error:
             # The system has less than the budget allows: every row of the task says so.
             rows = TaskOutput()

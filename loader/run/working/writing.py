@@ -11,6 +11,8 @@ from tundish.loader.protocols.ownership import owned
 from tundish.spec import NUMBERS, unflatten
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tundish.loader.watch.watch import Noted
     from tundish.shm.layout import Layout
 
@@ -45,6 +47,7 @@ class TaskOutput:
         "errors",
         "events",
         "extras",
+        "items",
         "layout",
         "not_opened",
         "notes",
@@ -55,6 +58,7 @@ class TaskOutput:
     )
 
     def __init__(self) -> None:
+        self.items: Sequence[Any] = ()  # that they were computed from, if that is known
         self.layout: Layout | None = None
         self.columns: list[np.ndarray | None] = []
         self.parts: list[np.ndarray] = []

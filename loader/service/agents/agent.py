@@ -1,419 +1,21 @@
 """An agent: gives trainers on other machines worker processes on this one.
 
-A worker serves the trainer over the very socket that the trainer dialled: the launcher passes the descriptor on, so no byte of a batch
-goes through the agent. It keeps the connection open as well, to see when the trainer is gone, and kills a worker that does
-not end by itself then. Its workers end with it, however it ends: their zygote watches it.
+Its workers end with it, however it ends: their zygote watches it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import mmap
-import os
-import pickle
 import socket
 import threading
-import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Self
+from typing import Self
 
-from tundish.forked import not_inherited
-from tundish.loader.run.starting.control import scratch_file
-from tundish.loader.run.starting.launcher import Launcher, WorkerProcess, start_method
-from tundish.loader.service.agents.seatworker import SeatOrder, main
-from tundish.loader.service.connections.calling import Calls
-from tundish.loader.service.connections.credentials import (
-    Address,
-    Credentials,
-    TlsFiles,
-    show_address,
-)
-from tundish.loader.service.connections.handshake import is_silent, versions
-from tundish.loader.service.connections.listening import Accepted, Listener, Role
-from tundish.loader.service.connections.loop import LEFT, READ, Complaints, DueCall, Loop
-from tundish.shm.budget import default_budget
+from tundish.loader.service.agents.seats import Seats
+from tundish.loader.service.connections.credentials import Address, Credentials, show_address
+from tundish.loader.service.connections.listening import Listener
+from tundish.shm.budget import default_budget, usable_cores
 
-_LEAVING_S = 0.3
-_LOOK_S = 1.0
-_SMALL = 64 << 10  # bytes up to which a blob is no file while it comes
-_SHOWN = 5  # missing paths
-_REMEMBERED = 100  # ends of workers
-_MOST_THREADS = 1024
-
-
-class Payloads:
-    """The payloads of trainers' plans in unnamed files, by digest; the least recently used go.
-
-    Workers map the files, so what goes here stays as long as a worker has it.
-
-    Parameters
-    ----------
-    most_bytes : int
-        The number of bytes to keep.
-    """
-
-    def __init__(self, most_bytes: int) -> None:
-        self.most_bytes = most_bytes
-        self.nbytes = 0
-        self._files: OrderedDict[str, tuple[int, int]] = OrderedDict()
-
-    def __contains__(self, digest: str) -> bool:
-        return digest in self._files
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def keep(self, digest: str, fd: int, nbytes: int) -> None:
-        """Keep a file, which is this object's from now on."""
-        if digest in self._files:
-            os.close(fd)
-            return
-        while self._files and self.nbytes + nbytes > self.most_bytes:
-            _, (old, size) = self._files.popitem(last=False)
-            self.nbytes -= size
-            os.close(old)
-        self._files[digest] = fd, nbytes
-        self.nbytes += nbytes
-
-    def use(self, digest: str) -> int | None:
-        """Return a payload's descriptor; None if it is not here."""
-        if digest not in self._files:
-            return None
-        self._files.move_to_end(digest)
-        return self._files[digest][0]
-
-    def close(self) -> None:
-        """Close all files."""
-        for fd, _ in self._files.values():
-            os.close(fd)
-        self._files.clear()
-        self.nbytes = 0
-
-
-@dataclass
-class _Blob:
-    """A blob that is coming: in memory, or in an unnamed file if it is large."""
-
-    data: bytearray | mmap.mmap
-    fd: int | None = None
-
-    def bytes(self) -> bytes:
-        return bytes(self.data)
-
-    def file(self) -> int:
-        """Return the descriptor of a file with it."""
-        fd, self.fd = self.fd, None
-        return scratch_file(self.bytes()) if fd is None else fd
-
-    def close(self) -> None:
-        fd, self.fd = self.fd, None
-        if fd is not None:
-            os.close(fd)
-        if isinstance(self.data, mmap.mmap):
-            with contextlib.suppress(BufferError):  # a view of it is still about to go
-                self.data.close()
-
-
-@dataclass(eq=False)
-class SeatTaken:
-    """A seat that a trainer has.
-
-    Attributes
-    ----------
-    number : int
-        Its number, unique at this agent.
-    peer : str
-        The trainer's address.
-    """
-
-    number: int
-    peer: str
-    sock: socket.socket
-    process: WorkerProcess
-    launcher: Launcher
-    since: float = field(default_factory=time.monotonic)
-    due: DueCall | None = None
-    watched: int | None = None
-
-
-class Seats(Role):
-    """The role "seat": a connection becomes the channel of a worker that is started for it.
-
-    Parameters
-    ----------
-    name : str
-        The agent's name, for answers and errors.
-    most_bytes : int
-        The number of bytes of payloads to keep.
-    tls : TlsFiles or None
-        The certificates of workers.
-    on_change : callable or None
-        Called when the number of workers has changed.
-    """
-
-    hands_over = True
-
-    def __init__(
-        self,
-        name: str,
-        most_bytes: int,
-        tls: TlsFiles | None,
-        on_change: Callable[[], object] | None,
-    ) -> None:
-        self.name = name
-        self.payloads = Payloads(most_bytes)
-        self.taken: dict[int, SeatTaken] = {}
-        self.ended: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
-        self.started = 0
-        self._tls, self._on_change = tls, on_change
-        self._coming: dict[str, _Blob | None] = {}
-        self._launchers: dict[int, Launcher] = {}
-        self._watched: dict[int, int] = {}  # descriptors of launchers
-        self._failures: dict[int, str] = {}  # of launchers, for the next request
-        self._complaints = Complaints()
-        self._looking: DueCall | None = None
-
-    def attach(self, loop: Loop) -> None:
-        self._loop = loop
-
-    # -- a request -----------------------------------------------------------------------------
-
-    def check(self, hello: Mapping[str, Any]) -> None:
-        """Raise if a request is none, or names files that are not here."""
-        ask = hello["ask"]
-        entry, threads = ask.get("entry"), ask.get("threads", 1)
-        if not isinstance(entry, str) or ":" not in entry:
-            raise ValueError(f"entry is {entry!r}; it must be 'module:function'")
-        if type(threads) is not int or not 1 <= threads <= _MOST_THREADS:
-            raise ValueError(f"threads is {threads!r}; it must be 1 to {_MOST_THREADS}")
-        for key in ("preload", "paths", "path"):
-            if not all(isinstance(each, str) for each in _listed(ask, key)):
-                raise ValueError(f"{key} is {ask[key]!r}; it must be a list of texts")
-        digest = ask.get("digest")
-        blobs = hello["blobs"]
-        if digest is not None and digest not in blobs:
-            raise ValueError(f"digest is {digest!r}, which is none of the blobs")
-        if len(blobs) != (1 if digest is None else 2):
-            raise ValueError(
-                f"{len(blobs)} blobs; a worker needs its config, and the payload if it has one"
-            )
-        missing = [path for path in _listed(ask, "paths") if not os.path.exists(path)]  # noqa: PTH110
-        if missing:
-            shown = ", ".join(map(repr, missing[:_SHOWN]))
-            more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-            raise ValueError(
-                f"{shown}{more}: not on {self.name}, and the pipeline maps or opens them there. Workers on other "
-                "machines need files at the same paths: put them on storage that all machines mount, or "
-                "give URLs that fsspec opens; or keep workers local (target_workers='LOCAL')"
-            )
-
-    def lacks(self, blobs: Mapping[str, int]) -> list[str] | None:
-        """Return the blobs that are not here; None while one of them is on its way from another trainer's connection."""
-        for digest, nbytes in blobs.items():
-            if nbytes > self.payloads.most_bytes:
-                raise ValueError(
-                    f"{self.name} keeps {self.payloads.most_bytes:,} bytes of what functions and sources of "
-                    f"pipelines hold, and blob {digest} alone has {nbytes:,}: use np.memmap or files for what is "
-                    "large, or start agents with more payload_bytes"
-                )
-        if any(digest in self._coming for digest in blobs):
-            return None
-        wanted = [digest for digest in blobs if digest not in self.payloads]
-        self._coming |= dict.fromkeys(wanted)
-        return wanted
-
-    def place(self, digest: str, nbytes: int) -> Any:
-        if nbytes <= _SMALL:
-            blob = _Blob(bytearray(nbytes))
-        else:
-            fd = scratch_file()
-            try:
-                os.truncate(fd, nbytes)
-                blob = _Blob(mmap.mmap(fd, nbytes), fd)
-            except BaseException:
-                os.close(fd)
-                raise
-        self._coming[digest] = blob
-        return blob.data
-
-    def spoilt(self, digest: str) -> None:
-        blob = self._coming.pop(digest, None)
-        if blob is not None:
-            blob.close()
-
-    def welcome(self, accepted: Accepted) -> dict[str, Any]:
-        ask = accepted.ask
-        payload = ask.get("digest")
-        blobs = {digest: self._coming.pop(digest) for digest in accepted.blobs}
-        try:
-            for digest, blob in blobs.items():
-                assert blob is not None
-                if digest == payload:
-                    self.payloads.keep(digest, blob.file(), len(blob.data))
-                else:
-                    accepted.blobs[digest] = blob.bytes()
-            if payload is not None and payload not in self.payloads:
-                raise ConnectionAbortedError("the payload has just gone; it is to be sent again")
-            threads = ask.get("threads", 1)
-            if reason := self._failures.pop(threads, ""):
-                raise ValueError(f"{self.name} cannot start workers: {reason}")
-            self._launcher(threads).preload(_listed(ask, "preload"))
-        except RuntimeError as error:  # the zygote does not start
-            raise ValueError(f"{self.name} cannot start workers: {error}") from error
-        finally:
-            accepted.blobs = {
-                digest: accepted.blobs[digest] for digest in blobs if digest != payload
-            }
-            for blob in blobs.values():
-                if blob is not None:
-                    blob.close()
-        self.started += 1
-        accepted.hello["seat"] = self.started
-        return {"agent": self.name, "worker": self.started}
-
-    def begin(self, accepted: Accepted) -> None:
-        ask, sock = accepted.ask, accepted.socket
-        (config,) = accepted.blobs.values()
-        order = SeatOrder(
-            entry=ask["entry"],
-            config=config,
-            cwd=ask.get("cwd"),
-            path=tuple(_listed(ask, "path")),
-            tls=self._tls if accepted.secret else None,
-            secret=accepted.secret,
-        )
-        try:
-            digest = ask.get("digest")
-            payload = None if digest is None else self.payloads.use(digest)
-            fds = [sock.fileno(), *([] if payload is None else [payload])]
-            launcher = self._launcher(ask.get("threads", 1))
-            process = launcher.start(f"{main.__module__}:main", fds, pickle.dumps(order))
-        except BaseException:
-            sock.close()
-            raise
-        not_inherited(sock, socket.socket.close)
-        number = accepted.hello["seat"]
-        seat = self.taken[number] = SeatTaken(number, accepted.peer, sock, process, launcher)
-        self._loop.watch(sock.fileno(), LEFT, partial(self._trainer_left, seat))
-        self._watch(seat)
-        if self._looking is None:
-            self._looking = self._loop.later(_LOOK_S, self._look)
-        self._changed()
-
-    def _launcher(self, threads: int) -> Launcher:
-        """Return this agent's own launcher, whose reports only this agent reads."""
-        current = self._launchers.get(threads)
-        if current is not None:
-            self._pump(threads)
-        if current is None or not current.alive:
-            self._unwatch_launcher(threads)
-            kind = start_method()
-            current = self._launchers[threads] = Launcher(
-                "spawn" if kind == "fork" else kind, threads
-            )
-            fd = current.fileno()
-            if fd is not None:
-                self._watched[threads] = fd
-                self._loop.watch(fd, READ, lambda _: self._pump(threads))
-        return current
-
-    # -- workers that run ----------------------------------------------------------------------
-
-    def _pump(self, threads: int) -> None:
-        """Take in what a launcher says of its workers."""
-        launcher = self._launchers[threads]
-        try:
-            launcher.pump()
-        except RuntimeError as error:
-            self._failures[threads] = str(error)
-            self._complaints.say("launcher", f"{self.name} cannot start workers: {error}")
-        if not launcher.alive:
-            self._unwatch_launcher(threads)
-        for seat in list(self.taken.values()):
-            if seat.launcher is launcher:
-                self._watch(seat)
-
-    def _unwatch_launcher(self, threads: int) -> None:
-        fd = self._watched.pop(threads, None)
-        if fd is not None:
-            self._loop.unwatch(fd)
-
-    def _watch(self, seat: SeatTaken) -> None:
-        """Watch a worker that has begun; let go of one that has ended."""
-        if seat.process.exit is not None:
-            self._gone(seat)
-        elif seat.watched is None and seat.process.sentinel is not None:
-            seat.watched = seat.process.sentinel
-            self._loop.watch(seat.watched, READ, partial(self._worker_left, seat))
-
-    def _worker_left(self, seat: SeatTaken, _: int) -> None:
-        """End the connection of a worker that has ended: this process has it open, too. The reason comes later."""
-        self._unwatch(seat)
-        self._hang_up(seat)
-
-    def _trainer_left(self, seat: SeatTaken, _: int) -> None:
-        """Kill a worker whose trainer is gone, unless it ends by itself."""
-        self._loop.unwatch(seat.sock.fileno())
-        if seat.due is None:
-            seat.due = self._loop.later(_LEAVING_S, seat.process.kill)
-
-    def _look(self) -> None:
-        """Look for trainers whose machines have fallen silent."""
-        self._looking = None
-        for seat in self.taken.values():
-            if seat.due is None and seat.sock.fileno() >= 0 and is_silent(seat.sock):
-                self._trainer_left(seat, 0)
-        if self.taken:
-            self._looking = self._loop.later(_LOOK_S, self._look)
-
-    def _unwatch(self, seat: SeatTaken) -> None:
-        if seat.watched is not None:
-            self._loop.unwatch(seat.watched)
-            seat.watched = -1
-
-    def _hang_up(self, seat: SeatTaken) -> None:
-        if seat.sock.fileno() >= 0:
-            self._loop.unwatch(seat.sock.fileno())
-            with contextlib.suppress(OSError):  # a process that the worker has forked may hold it
-                seat.sock.shutdown(socket.SHUT_RDWR)
-            seat.sock.close()
-
-    def _gone(self, seat: SeatTaken) -> None:
-        del self.taken[seat.number]
-        self._unwatch(seat)
-        self._hang_up(seat)
-        if seat.due is not None:
-            seat.due.cancel()
-        how = seat.process.exit
-        if how is not None:
-            end = {"worker": seat.number, "code": how.code, "how": how.how, "stderr": how.stderr}
-            self.ended.append({**end, "pid": how.pid, "errno": how.errno})
-        seat.process.release()
-        self._changed()
-
-    def _changed(self) -> None:
-        if self._on_change is not None:
-            self._on_change()
-
-    def close(self) -> None:
-        for launcher in self._launchers.values():
-            launcher.close()
-        for seat in list(self.taken.values()):
-            self._gone(seat)
-        for threads in list(self._launchers):
-            self._unwatch_launcher(threads)
-        self._launchers.clear()
-        for digest in list(self._coming):
-            self.spoilt(digest)
-        self.payloads.close()
-
-
-def _listed(ask: Mapping[str, Any], key: str) -> list[str]:
-    value = ask.get(key, [])
-    return value if isinstance(value, list) else [value]
+WORKERS_PER_CORE = 16
+"""Seats are shared where trainers want more than there are; an agent that is asked for so many is asked by mistake."""
 
 
 class Agent:
@@ -425,14 +27,13 @@ class Agent:
         The interface on which to listen, and the port; port 0 draws a free one.
     credentials : Credentials
         The token and certificates.
-    roles : mapping of str to Role, optional
-        Other roles that connections to it may have.
     name : str, optional
         Its name, for errors and lists. By default the host's name and the port.
     payload_bytes : int, optional
         How many bytes of what functions and sources of pipelines hold to keep. By default a quarter of the memory.
-    on_change : callable, optional
-        Called on the agent's thread when the number of its workers has changed.
+    cores : int, optional
+        The number of its cores. It runs at most sixteen workers for each, whatever trainers and dispatchers ask for. By
+        default those of this process.
 
     Attributes
     ----------
@@ -446,16 +47,15 @@ class Agent:
         port: int,
         credentials: Credentials,
         *,
-        roles: Mapping[str, Role] | None = None,
         name: str | None = None,
         payload_bytes: int | None = None,
-        on_change: Callable[[], object] | None = None,
+        cores: int | None = None,
     ) -> None:
         if payload_bytes is None:
             payload_bytes = default_budget().limit // 4
-        self.seats = Seats("", payload_bytes, credentials.tls, on_change)
-        ours: dict[str, Role] = {"seat": self.seats, "agent": Calls(self._answer)}
-        self.listener = Listener(host, port, credentials, {**ours, **(roles or {})})
+        most_workers = WORKERS_PER_CORE * (usable_cores() if cores is None else cores)
+        self.seats = Seats(payload_bytes, most_workers, credentials.tls)
+        self.listener = Listener(host, port, credentials, {"seat": self.seats})
         self.address: Address = self.listener.address
         host_and_port = show_address((socket.gethostname(), self.address[1]))
         self.name = self.seats.name = name or host_and_port
@@ -475,27 +75,6 @@ class Agent:
         """Serve in a thread of its own."""
         return self.listener.start()
 
-    def serve(self) -> None:
-        """Serve in this thread until `close`."""
-        self.listener.serve()
-
     def close(self) -> None:
         """End it and its workers. Safe to call twice."""
         self.listener.close()
-
-    def _answer(
-        self, fields: dict[str, Any], blobs: list[bytes], caller: int
-    ) -> tuple[dict[str, Any], list[bytes]]:
-        """Answer a call of the role "agent": ``status``, or ``ended`` with the number of a worker."""
-        if fields["do"] == "ended":
-            found = [each for each in self.seats.ended if each["worker"] == fields.get("worker")]
-            return (found[0] if found else {}), []
-        if fields["do"] != "status":
-            raise ValueError(f"an agent answers 'status' and 'ended', not {fields['do']!r}")
-        now = time.monotonic()
-        workers = [
-            {"worker": n, "pid": s.process.pid, "trainer": s.peer, "seconds": now - s.since}
-            for n, s in self.seats.taken.items()
-        ]
-        kept = {"payloads": len(self.seats.payloads), "payload_bytes": self.seats.payloads.nbytes}
-        return {"agent": self.name, **versions(), "workers": workers, **kept}, []

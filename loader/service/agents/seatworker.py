@@ -31,11 +31,11 @@ class SeatOrder:
     cwd : str or None
         The trainer's working directory; taken if it is there.
     path : tuple of str
-        The trainer's ``sys.path``; what is there of it comes behind this machine's own.
+        The trainer's ``sys.path``; its entries that exist here are added after this machine's own.
     tls : TlsFiles or None
         The certificates for a session of the worker's own.
     secret : bytes
-        What is to be proved in it.
+        The secret to be proved in it.
     """
 
     entry: str

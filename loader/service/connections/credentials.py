@@ -1,7 +1,7 @@
 """Credentials of the service: the token that both ends of a connection prove, and certificates for TLS.
 
-Who knows the token may do anything that the user of an agent may do, since an agent runs what it is sent. So the
-token is in a file that only its user can read, never on a command line or in an environment variable.
+A client with the token can do everything that the agent's user can do, because an agent runs the functions it receives. So
+the token is in a file that only its user can read, never on a command line or in an environment variable.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Iterable
 
 TOKEN_FILE = "TUNDISH_SERVICE_TOKEN_FILE"  # noqa: S105 - a variable's name
 _TLS = {
@@ -129,7 +130,7 @@ class Credentials:
             The file of the token. By default the one that ``TUNDISH_SERVICE_TOKEN_FILE`` names, else the
             user's own on this machine, which is made if there is none.
         tls : TlsFiles, optional
-            By default what the environment names.
+            By default those that the environment names.
 
         Raises
         ------
@@ -253,6 +254,22 @@ def parse_address(text: str, *, default_port: int | None = None) -> Address:
             f"{text!r} is not an address; it must be like 'host:5050', '10.0.0.7:5050' or '[::1]:5050'"
         )
     return host, int(port)
+
+
+def parse_addresses(text: str) -> tuple[Address, ...]:
+    """Return the addresses that are written as ``host:port,host:port``, or ``tcp://`` before them.
+
+    Raises
+    ------
+    ValueError
+        One of them has no port, or one that does not exist.
+    """
+    return tuple(map(parse_address, text.split(",")))
+
+
+def show_addresses(addresses: Iterable[Address]) -> str:
+    """Return the text of addresses, as `parse_addresses` reads it."""
+    return ",".join(map(show_address, addresses))
 
 
 def show_address(address: Address) -> str:

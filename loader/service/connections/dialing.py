@@ -1,4 +1,4 @@
-"""Dialling without waiting: connects to a listener, proves the token, says HELLO, sends what is wanted.
+"""Dialling without waiting: connects to a listener, proves the token, says HELLO, sends the blobs that are wanted.
 
 An iterator's `next` must not wait for a machine that does not answer, so a `Dial` is a descriptor to wait for among others.
 """
@@ -9,7 +9,6 @@ import errno
 import functools
 import ipaddress
 import os
-import select
 import socket
 import time
 from collections.abc import Mapping
@@ -29,15 +28,16 @@ from tundish.loader.service.connections.handshake import (
     tell,
     tune,
     versions,
+    wait_ready,
 )
 
-__all__ = ["Dial", "Dialed", "Refused", "dial", "resolve"]
+__all__ = ["Dial", "Dialed", "Refused", "resolve"]
 
 _PATIENCE_S = 5.0
 _GRACES = 4
-"""So many steps may be looked at late and get time anew; more would serve somebody who sends a byte now and then."""
+"""The number of steps that may be checked late and still get their full time; more would help a peer that sends single bytes."""
 _STARTING_S = 60.0
-"""A worker's process has so long to begin a session; keepalive notices a machine that is gone."""
+"""The time in which a worker's process must begin a session; keepalive notices a machine that is gone."""
 _PIECE = 1 << 20
 _PROVING = "proving the token to"
 
@@ -68,7 +68,7 @@ class Dial:
     credentials : Credentials
         The token and certificates.
     role : str
-        What the connection is for.
+        The role of the connection.
     ask : dict
         The request, as JSON.
     blobs : mapping of str to bytes-like
@@ -134,7 +134,8 @@ class Dial:
             There is no connection, or it ended.
         """
         try:
-            came = time.monotonic() > self.deadline and self._is_ready()
+            late = time.monotonic() > self.deadline
+            came = late and wait_ready(self.fileno(), write=self.wants_write, seconds=0)
             self.wants_write = next(self._steps)
             if came and self._graces:  # asked late: the other end did go on meanwhile
                 self._graces -= 1
@@ -166,14 +167,8 @@ class Dial:
         if self._stream is not None:
             self._stream.close()
 
-    def _is_ready(self) -> bool:
-        """Return True if what it waits for is there."""
-        poll = select.poll()
-        poll.register(self.fileno(), select.POLLOUT if self.wants_write else select.POLLIN)
-        return bool(poll.poll(0))
-
     def _hint(self) -> str:
-        """Return what is likely if the other end leaves before it has said anything."""
+        """Return the likely reason if the other end leaves before it has sent anything."""
         if self._doing != _PROVING or self._credentials.tls is not None:
             return ""
         return "does it speak TLS, and this end has no certificates? Or is it another service?"
@@ -256,32 +251,6 @@ class Dial:
 
 
 _CLOEXEC = getattr(socket, "SOCK_CLOEXEC", 0)
-
-
-def dial(
-    address: Address,
-    credentials: Credentials,
-    role: str,
-    ask: Mapping[str, Any],
-    blobs: Mapping[str, Any] | None = None,
-    *,
-    timeout_s: float = _PATIENCE_S,
-) -> Dialed:
-    """Connect as `Dial` does, and wait for it; `timeout_s` is for all of it."""
-    until = time.monotonic() + timeout_s
-    made = Dial(address, credentials, role, ask, blobs)
-    try:
-        while (result := made.advance()) is None:
-            left = min(until, made.deadline + 0.001) - time.monotonic()
-            poll = select.poll()
-            poll.register(made.fileno(), select.POLLOUT if made.wants_write else select.POLLIN)
-            poll.poll(max(0.0, left) * 1000)
-            if time.monotonic() > until:
-                error = OSError(errno.ETIMEDOUT, f"no connection within {timeout_s:g} s")
-                raise named_error(error, address, "connecting to")
-    finally:
-        made.close()
-    return result
 
 
 # --------------------------------------------------------------------------------------- names

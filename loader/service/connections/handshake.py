@@ -1,4 +1,4 @@
-"""The beginning of every connection: both ends prove the token, then say who they are, in JSON.
+"""The beginning of every connection: both ends prove the token, then exchange their versions and the request, in JSON.
 
 Each step is a generator that gives True when it waits to write and False when it waits to read, so the same code serves a
 dialer that must not block and a listener with hundreds of connections::
@@ -12,8 +12,8 @@ dialer that must not block and a listener with hundreds of connections::
       the wanted blobs         -------->
                                <--------   {"answer": {...}} or {"refused": text}
 
-The first 48 bytes are the same for ever. Until the other end's proof is there, only bytes of a fixed number are read. A proof is
-an HMAC of both nonces and of which end gives it: who is sent back its own bytes does not take them for a proof.
+The first 48 bytes never change. Before the other end's proof only a fixed number of bytes is read. A proof is an HMAC of both
+nonces and of the role of the end that gives it, so an end never accepts its own bytes as a proof.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Refused(tundish.errors.TundishError, ConnectionError):  # noqa: N818 - it 
     where : str
         The address of the other end.
     reason : str
-        What does not fit, both ends' values, and what to do.
+        The mismatch, with both ends' values, and the remedy.
     """
 
     def __init__(self, where: str, reason: str) -> None:
@@ -121,7 +121,7 @@ def stream_waits(stream: Any, *, write: bool) -> bool:
     return write if waits is None else waits
 
 
-def framed(what: Mapping[str, Any]) -> bytes:
+def framed(what: Mapping[str, Any], most: int = MOST_JSON) -> bytes:
     """Return one frame of JSON.
 
     Raises
@@ -130,8 +130,8 @@ def framed(what: Mapping[str, Any]) -> bytes:
         It is too long for a frame.
     """
     data = json.dumps(what, separators=(",", ":")).encode()
-    if len(data) > MOST_JSON:
-        raise ValueError(f"{len(data):,} bytes of JSON; a frame may have {MOST_JSON:,}")
+    if len(data) > most:
+        raise ValueError(f"{len(data):,} bytes of JSON; a frame may have {most:,}")
     return len(data).to_bytes(4, "big") + data
 
 
@@ -140,7 +140,7 @@ def tell(stream: Any, what: Mapping[str, Any]) -> Steps[None]:
     yield from give(stream, framed(what))
 
 
-def hear(stream: Any) -> Steps[dict[str, Any]]:
+def hear(stream: Any, most: int = MOST_JSON) -> Steps[dict[str, Any]]:
     """Receive one frame of JSON.
 
     Raises
@@ -149,21 +149,11 @@ def hear(stream: Any) -> Steps[dict[str, Any]]:
         It is too long, or no JSON object.
     """
     size = int.from_bytes((yield from take(stream, 4)), "big")
-    if size > MOST_JSON:
-        raise ValueError(f"a frame of {size:,} bytes; it may have {MOST_JSON:,}")
-    return parsed((yield from take(stream, size)))
-
-
-def parsed(data: bytes | bytearray | memoryview) -> dict[str, Any]:
-    """Return the object that some JSON is.
-
-    Raises
-    ------
-    ValueError
-        It is not JSON, or not an object.
-    """
+    if size > most:
+        raise ValueError(f"a frame of {size:,} bytes; it may have {most:,}")
+    data = yield from take(stream, size)
     try:
-        what = json.loads(bytes(data))
+        what = json.loads(data)
     except RecursionError:
         what = None
     if not isinstance(what, dict):
@@ -182,13 +172,18 @@ def finish(steps: Steps[Any], stream: Any, timeout_s: float) -> Any:
     try:
         write = next(steps)
         while True:
-            poll = select.poll()
-            poll.register(stream, select.POLLOUT if write else select.POLLIN)
-            if not poll.poll(timeout_s * 1000):
+            if not wait_ready(stream, write=write, seconds=timeout_s):
                 raise TimeoutError("the other end does not go on")
             write = steps.send(None)
     except StopIteration as end:
         return end.value
+
+
+def wait_ready(source: Any, *, write: bool, seconds: float | None) -> bool:
+    """Wait until a descriptor can be written or read, at most `seconds` (None: without limit); return False after that time."""
+    poll = select.poll()
+    poll.register(source, select.POLLOUT if write else select.POLLIN)
+    return bool(poll.poll(None if seconds is None else seconds * 1000))
 
 
 # ------------------------------------------------------------------------------------ the proof
@@ -293,8 +288,8 @@ def check_versions(theirs: Mapping[str, Any], alike: tuple[str, ...], here: str)
 def tune(sock: socket.socket) -> None:
     """Set a connection's options: small messages at once, and a machine that is gone is noticed within 5 s.
 
-    Without ``TCP_USER_TIMEOUT``: Linux ends a connection by it, too, whose other end answers but does not read, as a
-    trainer that writes a checkpoint; see `is_silent` for data that nobody acknowledges.
+    ``TCP_USER_TIMEOUT`` is not set: with it Linux also ends a connection whose other end answers but does not read, such as a
+    trainer that writes a checkpoint. `is_silent` finds data that is not acknowledged.
     """
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

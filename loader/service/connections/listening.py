@@ -1,7 +1,7 @@
 """Listening: accepts connections, has each prove the token, and gives it to the role that it asks for.
 
-One thread, bounded in memory, descriptors and time, whoever connects: an unproven connection has 5 s, and when 256 of them
-are there the oldest gives way, so that one who knows the token, and is quick, gets through.
+One thread serves all connections, with bounds on memory, descriptors and time. An unproven connection has 5 s. When there are 256
+of them, the oldest is closed for the next one, so a client that knows the token and proves it at once gets through.
 """
 
 from __future__ import annotations
@@ -34,115 +34,18 @@ from tundish.loader.service.connections.handshake import (
     tune,
 )
 from tundish.loader.service.connections.loop import LEFT, READ, WRITE, Complaints, Loop
+from tundish.loader.service.connections.roles import Accepted, Role
 
 _MOST_UNPROVEN = 256
 _PATIENCE_S = 5.0
 _SWEEP_S = 0.25
-_WAIT_S = 1.0  # how often one is told that it has to wait
+_WAIT_S = 1.0  # between messages that tell a dialer to wait
 _SHORT_S = 0.1  # without descriptors, until the next attempt
 _BACKLOG = 1024
 _AT_A_TIME = 64
 _PIECE = 1 << 20
 _DIGEST = 32  # characters
 _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-
-
-@dataclass
-class Accepted:
-    """A connection whose dialer has proved the token.
-
-    Attributes
-    ----------
-    socket : socket.socket
-        Not blocking. With TLS a `TlsStream`; for a role that hands connections over, the bare socket.
-    hello : dict
-        Its HELLO: versions, ``role``, ``ask``, ``blobs``.
-    blobs : dict of str to bytes-like
-        The blobs that were wanted, by digest.
-    peer : str
-        Its address.
-    secret : bytes
-        What is to be proved in another session of TLS; empty without TLS.
-    """
-
-    socket: socket.socket
-    hello: dict[str, Any]
-    blobs: dict[str, Any]
-    peer: str
-    secret: bytes = b""
-
-    @property
-    def ask(self) -> dict[str, Any]:
-        """The request."""
-        ask: dict[str, Any] = self.hello["ask"]
-        return ask
-
-
-class Role:
-    """One thing that connections are for. All its methods are called on the listener's thread.
-
-    Attributes
-    ----------
-    alike : tuple of {"tundish", "python", "numpy"}
-        What must be of the same version on both ends.
-    hands_over : bool
-        True if connections go to other processes, which begin sessions of TLS of their own.
-    """
-
-    alike: tuple[str, ...] = ("tundish", "python", "numpy")
-    hands_over = False
-
-    def attach(self, loop: Loop) -> None:
-        """Take the loop in which it is called; the listener does this when it is made."""
-
-    def check(self, hello: Mapping[str, Any]) -> None:
-        """Raise if a request is refused before anything is sent for it.
-
-        Raises
-        ------
-        ValueError
-            Its text goes to the other end.
-        """
-
-    def lacks(self, blobs: Mapping[str, int]) -> list[str] | None:
-        """Return the digests of those blobs that are to be sent; None to be asked again when another connection has brought some.
-
-        Parameters
-        ----------
-        blobs : mapping of str to int
-            The numbers of bytes, by digest.
-
-        Raises
-        ------
-        ValueError
-            They are not taken; its text goes to the other end.
-        """
-        return list(blobs)
-
-    def place(self, digest: str, nbytes: int) -> Any:
-        """Return a writable buffer to receive a blob into; it is in `Accepted.blobs` later."""
-        return bytearray(nbytes)
-
-    def spoilt(self, digest: str) -> None:
-        """Forget a blob that was wanted and did not come."""
-
-    def welcome(self, accepted: Accepted) -> dict[str, Any]:
-        """Return the answer to a request. The socket is not to be used yet.
-
-        Raises
-        ------
-        ValueError, OSError
-            The request is refused; its text goes to the other end. But a ``ConnectionError`` ends the connection
-            alone, and the other end may try again.
-        """
-        raise NotImplementedError
-
-    def begin(self, accepted: Accepted) -> None:
-        """Take the socket over, now that the answer was sent."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Close everything, when the listener ends."""
 
 
 @dataclass(eq=False)
@@ -282,10 +185,9 @@ class Listener:
         for each in unproven[: len(unproven) // 2]:
             self._drop(each)
         self.loop.unwatch(self._socket.fileno())
-        self.loop.later(_SHORT_S, self._accept_again)
-
-    def _accept_again(self) -> None:
-        self.loop.watch(self._socket.fileno(), READ, self._accept)
+        self.loop.later(
+            _SHORT_S, partial(self.loop.watch, self._socket.fileno(), READ, self._accept)
+        )
 
     def _add(self, sock: socket.socket, peer: str) -> None:
         sock.setblocking(False)
@@ -307,7 +209,7 @@ class Listener:
         self._advance(each)
 
     def _sweep(self) -> None:
-        """Close connections that take too long; tell the waiting ones that they still wait."""
+        """Close connections that take too long; tell parked ones that they still have to wait."""
         now = time.monotonic()
         for each in list(self._incoming):
             if each.parked:
@@ -369,7 +271,7 @@ class Listener:
             self.loop.watch(each.stream.fileno(), mask, partial(self._advance, each))
 
     def _revive(self) -> None:
-        """Ask again for those who wait for what another connection was to bring."""
+        """Ask again for connections that wait for a blob which another connection was to bring."""
         for each in list(self._incoming):
             if each.parked:
                 self.loop.soon(partial(self._advance, each))

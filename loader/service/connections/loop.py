@@ -20,6 +20,7 @@ LEFT = getattr(select, "POLLRDHUP", 0)
 """The other end of a connection is gone, whether or not bytes of it wait to be read."""
 
 _log = logging.getLogger("tundish.service")
+_EVERY_S = 60.0  # between complaints of one kind
 
 Call = Callable[[], object]
 
@@ -44,7 +45,7 @@ class DueCall:
 
 
 class Loop:
-    """Waits for descriptors, clocks and other threads, and calls what was given for each.
+    """Waits for descriptors, times and other threads, and calls the function that was given for each.
 
     Everything but `soon` and `stop` belongs to the thread that runs it. An error in a call is logged, and the loop goes on.
     """
@@ -65,9 +66,9 @@ class Loop:
         self.watch(self._ear.fileno(), READ, self._heard)
 
     def watch(self, fd: int, mask: int, call: Callable[[int], object]) -> None:
-        """Call a function with what is ready, as often as a descriptor is; a second time to change that.
+        """Call a function with the events of a descriptor, whenever there are some; a second `watch` replaces the first.
 
-        It may be called though nothing is ready.
+        The function may be called although nothing is ready.
         """
         if self._masks.get(fd) != mask:
             self._poll.register(fd, mask)
@@ -90,7 +91,9 @@ class Loop:
         """Have the loop call a function; from any thread."""
         self._soon.append(call)
         if threading.get_ident() != self._thread:
-            with contextlib.suppress(OSError):  # full: it is awake; closed: nobody is to hear it
+            with contextlib.suppress(
+                OSError
+            ):  # full: the loop is awake; closed: the loop has ended
                 self._bell.send(b"!")
 
     def stop(self) -> None:
@@ -141,23 +144,22 @@ class Loop:
                 continue
 
     def close(self) -> None:
-        """Close what the loop has itself; call it when it does not run."""
+        """Close the loop's own descriptors; call it when the loop does not run."""
         self._bell.close()
         self._ear.close()
 
 
 class Complaints:
-    """Logs what others do wrong: of each kind once a minute, with how many there were meanwhile."""
+    """Logs mistakes of other processes: each kind once a minute, with the number of cases since the last time."""
 
-    def __init__(self, every_s: float = 60.0) -> None:
-        self._every_s = every_s
+    def __init__(self) -> None:
         self._told: dict[str, float] = {}
         self._untold: dict[str, int] = {}
 
     def say(self, kind: str, text: str, level: int = logging.WARNING) -> None:
         """Log a text, unless one of its kind was logged within the last minute."""
         now = time.monotonic()
-        if now - self._told.get(kind, -self._every_s) < self._every_s:
+        if now - self._told.get(kind, -_EVERY_S) < _EVERY_S:
             self._untold[kind] = self._untold.get(kind, 0) + 1
             return
         self._told[kind] = now

@@ -1,8 +1,8 @@
 """TLS over a connection: a stream that has the methods of a socket that channels use.
 
-A session cannot be handed to another process, so a worker has one of its own: after HELLO the agent ends its session and
-gives the worker the bare connection; worker and trainer begin another session there, and prove a secret that was told within
-the first one. No byte goes through the agent then, and none is readable on the way.
+A session cannot be handed to another process, so each worker has its own. After HELLO the agent ends its session and gives the
+worker the bare connection. The worker and the trainer begin another session there, and prove a secret that was sent within the
+first one. No byte of a batch passes through the agent, and none is readable on the way.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ from __future__ import annotations
 import errno
 import hashlib
 import hmac
-import select
 import socket
 import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.service.connections.handshake import NONCE, Refused, Steps, give, take
+from tundish.loader.service.connections.handshake import (
+    NONCE,
+    Refused,
+    Steps,
+    give,
+    take,
+    wait_ready,
+)
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.credentials import TlsFiles
@@ -26,21 +32,21 @@ _DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 
 
 class _Session(ssl.SSLSocket):
-    """A session over a socket that was connected: where it no longer is, the handshake says so."""
+    """A session over a connected socket; if the socket is no longer connected, the handshake fails with that reason."""
 
     def getpeername(self) -> Any:
         try:
             return super().getpeername()
-        except OSError:  # whoever makes a session would take it for one that is yet to be connected
+        except OSError:  # `ssl` would treat the socket as one that is still to be connected
             return None
 
 
 class TlsStream:
     """One end of a TLS session, used as a socket is used.
 
-    What is sent by one call is in records of its own, so who has received a whole message has left nothing decrypted that
-    no descriptor announces. It has one user at a time, as a channel has. The socket below never blocks. A blocking stream (`setblocking`) waits itself, so that a record of which a part
-    has arrived does not hold up who does not want to wait.
+    Each call sends its data in separate records. So after a whole message was received, no decrypted bytes remain that the
+    descriptor does not announce. A stream has one user at a time, as a channel has. The socket below never blocks. A blocking
+    stream (`setblocking`) waits by itself, so a record that has partly arrived never blocks a caller that does not wait.
 
     Parameters
     ----------
@@ -96,29 +102,16 @@ class TlsStream:
         """Return the bare socket; nothing of the session may be on the way."""
         return socket.socket(fileno=self._tls.detach())
 
-    def fileno(self) -> int:
-        return self._tls.fileno()
+    def __getattr__(self, name: str) -> Any:
+        if name in ("fileno", "getpeername", "getsockname", "getsockopt", "setsockopt", "close"):
+            return getattr(self._tls, name)
+        raise AttributeError(name)
 
     def setblocking(self, flag: bool) -> None:
         self._blocking = flag
 
-    def getsockopt(self, *which: int) -> Any:
-        return self._tls.getsockopt(*which)
-
-    def setsockopt(self, *what: Any) -> None:
-        self._tls.setsockopt(*what)
-
-    def getpeername(self) -> Any:
-        return self._tls.getpeername()
-
-    def getsockname(self) -> Any:
-        return self._tls.getsockname()
-
     def shutdown(self, how: int) -> None:
         socket.socket.shutdown(self._tls, how)  # without TLS's own farewell, which may block
-
-    def close(self) -> None:
-        self._tls.close()
 
     def send(self, data: Any, flags: int = 0) -> int:
         """Send some of `data`; return how many bytes were taken."""
@@ -131,7 +124,7 @@ class TlsStream:
                 raise BrokenPipeError(errno.EPIPE, str(error)) from error
 
     def sendmsg(self, parts: Sequence[Any], ancillary: Sequence[Any] = (), flags: int = 0) -> int:
-        """Send some of the first part, joined with those behind it if all are small."""
+        """Send some of the first part, joined with the next parts if all are small."""
         views = [memoryview(part).cast("B") for part in parts]
         first = next((view for view in views if len(view)), None)
         if first is None:
@@ -183,13 +176,11 @@ class TlsStream:
         return total, [], 0, None
 
     def _wait(self, error: ssl.SSLError, flags: int) -> None:
-        """Wait until the session can go on; raise where nobody wants to wait."""
+        """Wait until the session can go on; raise `BlockingIOError` if the caller does not wait."""
         self.waits_to_write = isinstance(error, ssl.SSLWantWriteError)
         if not self._blocking or flags & _DONT_WAIT:
             raise BlockingIOError(errno.EAGAIN, str(error)) from None
-        poll = select.poll()
-        poll.register(self._tls, select.POLLOUT if self.waits_to_write else select.POLLIN)
-        poll.poll()
+        wait_ready(self._tls, write=self.waits_to_write, seconds=None)
 
 
 def _failed(error: ssl.SSLError) -> str:

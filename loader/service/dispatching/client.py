@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import select
 import socket
 import time
 from collections.abc import Sequence
@@ -15,24 +14,26 @@ from tundish.loader.service.connections.calling import Caller, Outstanding
 from tundish.loader.service.connections.credentials import (
     Address,
     Credentials,
-    parse_address,
+    parse_addresses,
     show_address,
 )
 from tundish.loader.service.connections.dialing import resolve
 from tundish.loader.service.connections.handshake import digest_of, versions
-from tundish.loader.service.connections.loop import READ, WRITE
 
 REDIAL_S = 0.25
-"""A dispatcher that is gone is dialled so often: it is most likely being started again."""
+"""The longest time between attempts to dial a dispatcher that is gone: it is most likely being started again."""
 
 _TIMEOUT_S = 30.0
 _NEWS_S = 30.0
-"""The dispatcher answers after so long though nothing has changed."""
+"""The time after which the dispatcher answers although nothing has changed."""
 _LOOK_S = 0.01
 """Between looks for news, which cost a system call."""
-_LONGEST_S = 60.0
 _AGAIN_S = 1.0
 """After a call for seats that failed."""
+
+
+Needs = tuple[int, bool, Sequence[str], Sequence[str]]
+"""How many agents are needed, whether that is fixed or follows trainers; which have seats or jobs, and which are there."""
 
 
 class DispatcherClient:
@@ -41,7 +42,8 @@ class DispatcherClient:
     Parameters
     ----------
     target : str
-        Its target, as ``"tcp://host:port"``; ``"host:port"``, too.
+        Its target, as ``"tcp://host:port"``; ``"host:port"``, too. Several addresses, with commas between them, are tried
+        in turn: the dispatcher is at one of them.
     credentials : Credentials, optional
         The token and certificates; by default this process's.
     timeout_s : float
@@ -61,10 +63,10 @@ class DispatcherClient:
         timeout_s: float = _TIMEOUT_S,
     ) -> None:
         self.target = target
-        self.address = parse_address(target)
+        self._addresses = parse_addresses(target)
         self.credentials = credentials if credentials is not None else Credentials.find()
         self._timeout_s = timeout_s
-        self._caller = Caller(self.address, self.credentials, "dispatcher", rest_s=REDIAL_S)
+        self._caller = dispatcher_caller(self._addresses, self.credentials)
 
     def register(self, id_: str, payload: bytes, plan: Any = None) -> str:
         """Register a dataset; its payload is sent if the dispatcher does not know it.
@@ -74,7 +76,7 @@ class DispatcherClient:
         id_ : str
             Its id: the fingerprint of its plan.
         payload : bytes
-            What makes it again.
+            The dataset as bytes.
         plan : JSON
             Its description, by which differences are told.
 
@@ -143,7 +145,7 @@ class DispatcherClient:
             if time.monotonic() >= until:
                 raise TimeoutError(
                     f"job {name!r} is not served after {wait_s:g} s: the dispatcher at "
-                    f"{show_address(self.address)} has {len(self.agents())} workers"
+                    f"{show_address(self._caller.address)} has {len(self.agents())} workers"
                 )
 
     def agents(self) -> list[Address]:
@@ -154,10 +156,10 @@ class DispatcherClient:
         """Tell how many agents an engine is to keep; None: as many as trainers need."""
         self._call("scale", agents=agents)
 
-    def needs(self, cores: int) -> tuple[int, bool, tuple[str, ...], tuple[str, ...]]:
+    def needs(self, cores: int) -> Needs:
         """Return how many agents are needed, whether that is fixed, which have seats or jobs, and which are there."""
         fields, _ = self._call("needs", cores=cores)
-        return fields["agents"], fields["fixed"], tuple(fields["busy"]), tuple(fields["there"])
+        return fields["agents"], fields["fixed"], fields["busy"], fields["there"]
 
     def status(self) -> dict[str, Any]:
         """Return all that the dispatcher knows, as JSON."""
@@ -165,7 +167,7 @@ class DispatcherClient:
 
     def places(self, wanted: int, *, near: bool = False) -> DispatcherPlaces:
         """Return the seats of this trainer; see `DispatcherPlaces`."""
-        return DispatcherPlaces(self.address, self.credentials, wanted, near=near)
+        return DispatcherPlaces(self._addresses, self.credentials, wanted, near=near)
 
     def close(self) -> None:
         """End the connection. Safe to call twice."""
@@ -192,8 +194,8 @@ class DispatcherPlaces:
 
     Parameters
     ----------
-    address : (str, int)
-        The dispatcher's address.
+    addresses : sequence of (str, int)
+        The addresses of which the dispatcher has one.
     credentials : Credentials
         The token and certificates.
     wanted : int
@@ -208,13 +210,16 @@ class DispatcherPlaces:
     """
 
     def __init__(
-        self, address: Address, credentials: Credentials, wanted: int, *, near: bool = False
+        self,
+        addresses: Sequence[Address],
+        credentials: Credentials,
+        wanted: int,
+        *,
+        near: bool = False,
     ) -> None:
         self.credentials = credentials
         self.error: Exception | None = None
-        number = resolve(address)[1][:2]  # once, since looking a name up may take a while
-        place = (str(number[0]), int(number[1]))
-        self._caller = Caller(place, credentials, "dispatcher", rest_s=REDIAL_S)
+        self._caller = dispatcher_caller(_numbers(addresses), credentials)
         self._trainer = {
             "name": f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
             "host": socket.gethostname(),
@@ -250,7 +255,7 @@ class DispatcherPlaces:
         TimeoutError
             It did not come in time.
         Exception
-            What the dispatcher answered.
+            The dispatcher's error.
         """
         until = time.monotonic() + timeout_s
         self._look(time.monotonic())
@@ -264,7 +269,7 @@ class DispatcherPlaces:
                 raise TimeoutError(
                     f"the dispatcher at {where} did not answer within {timeout_s:g} s{reason}"
                 )
-            wait_for(self._caller, until)
+            self._caller.wait(until)
             self._look(time.monotonic())
 
     def failed(self, address: Address, error: BaseException) -> None:
@@ -293,7 +298,7 @@ class DispatcherPlaces:
         request, self._request = self._request, None
         try:
             fields, _ = request.result()
-        except Exception as error:  # noqa: BLE001 - it is kept for who asks, and asked again
+        except Exception as error:  # noqa: BLE001 - it is kept in `error`, and the call is repeated
             self.error, self._ask_at = error, now + _AGAIN_S
             return
         self.error, self._told = None, True
@@ -312,12 +317,29 @@ class DispatcherPlaces:
         self._request = self._caller.begin("seats", **fields)
 
 
-def wait_for(caller: Caller, until: float, *bells: socket.socket) -> None:
-    """Wait until a caller is to be advanced, a bell can be read or a time has come."""
-    poll = select.poll()
-    for bell in bells:
-        poll.register(bell, select.POLLIN)
-    if caller.fileno() >= 0:
-        poll.register(caller.fileno(), READ | WRITE if caller.wants_write else READ)
-    left = min(until, caller.deadline, time.monotonic() + _LONGEST_S) - time.monotonic()
-    poll.poll(max(0.0, left) * 1000 + 0.5)
+def dispatcher_caller(addresses: Sequence[Address], credentials: Credentials) -> Caller:
+    """Return what calls the dispatcher that is at one of these addresses."""
+    first, *others = addresses
+    return Caller(first, credentials, "dispatcher", others=others, rest_s=REDIAL_S)
+
+
+def _numbers(addresses: Sequence[Address]) -> list[Address]:
+    """Return addresses with their hosts as numbers; looked up once, since that may take a while.
+
+    Raises
+    ------
+    OSError
+        No host of them is known.
+    """
+    found: list[Address] = []
+    unknown: OSError | None = None
+    for address in addresses:
+        try:
+            place = resolve(address)[1]
+        except OSError as error:
+            unknown = error
+        else:
+            found.append((str(place[0]), int(place[1])))
+    if unknown is not None and not found:
+        raise unknown
+    return found

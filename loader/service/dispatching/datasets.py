@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tundish.errors import DataLossError
 from tundish.loader.service.connections.handshake import digest_of
@@ -15,21 +15,8 @@ if TYPE_CHECKING:
 FOLDER = "datasets"
 
 
-class DatasetStore(Protocol):
-    """Blobs by digest."""
-
-    def keep(self, digest: str, data: bytes) -> None:
-        """Keep a blob; durable when this returns, if the dispatcher's state is."""
-
-    def find(self, digest: str) -> bytes:
-        """Return a blob; raise `DataLossError` if it is not there any more, or was changed."""
-
-    def only(self, digests: Iterable[str]) -> None:
-        """Remove all others: what a crash left of a dataset whose entry was never written."""
-
-
 class DatasetsInMemory:
-    """Blobs that end with their process."""
+    """The payloads of a dispatcher without a folder: they end with its process."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes] = {}
@@ -45,7 +32,7 @@ class DatasetsInMemory:
 
 
 class StoredDatasets:
-    """Blobs as files of a folder, or objects at a URL: created whole or not at all.
+    """Payloads as files of a folder, or objects at a URL: created whole or not at all.
 
     Parameters
     ----------
@@ -57,10 +44,12 @@ class StoredDatasets:
         self._store: Store = open_store(work_dir).subfolder(FOLDER)
 
     def keep(self, digest: str, data: bytes) -> None:
+        """Keep a payload; it is durable when this returns."""
         if not self._store.create(digest, data) and self._store.size(digest) != len(data):
             self._store.replace(digest, data)  # damaged since
 
     def find(self, digest: str) -> bytes:
+        """Return a payload; raise `DataLossError` if it is not there any more, or was changed."""
         try:
             data = self._store.read(digest, limit=1 << 40)
         except FileNotFoundError:
@@ -75,8 +64,12 @@ class StoredDatasets:
         )
 
     def only(self, digests: Iterable[str]) -> None:
+        """Remove all others: what a crash left of a dataset whose entry was never written."""
         for name in set(self._store.list()) - set(digests):
             self._store.remove(name)
+
+
+DatasetStore = DatasetsInMemory | StoredDatasets
 
 
 def open_datasets(work_dir: str | None) -> DatasetStore:

@@ -1,8 +1,8 @@
 """Dealing of seats: agents offer them, trainers want them, and each gets its part.
 
-Where there are enough, each trainer gets as many as it wants. Where there are not, each gets one, and the rest
-goes by what is wanted beyond that; a seat may then be shared. A trainer keeps the seats that it has, as far as
-they are there and are its part, and new ones are its own host's first, then those of the agents with most to spare.
+If there are enough seats, each trainer gets as many as it wants. If not, each trainer gets one, and the rest is divided in
+proportion to the wishes beyond one; trainers may then share a seat. A trainer keeps its seats as long as they exist and are within
+its part. New seats are first those of its own host, then those of the agents with the most free seats.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The dispatcher's state and decisions, without a clock, a socket or a file.
 
-What happens is an *entry*, a frozen value, and `apply` makes the next state of it. Functions that decide return
-entries; whoever calls them writes those that are `JOURNALLED` down and applies them. Time is an argument, in seconds
-of any clock.
+An event is an *entry*, a frozen value; `apply` makes the next state from a state and an entry. Functions that decide return
+entries; their caller writes the `JOURNALLED` ones to the journal and applies all of them. Time is an argument, in seconds of any
+clock.
 
-Datasets, jobs and the wish for agents are journalled. Agents, trainers and seats are not: they say themselves anew
-to a dispatcher that restarts.
+Datasets, jobs and the wanted number of agents are journalled. Agents, trainers and seats are not: agents and trainers report again
+to a restarted dispatcher.
 """
 
 from __future__ import annotations
@@ -336,7 +336,7 @@ def server_of(state: DispatcherState, job: str, leaving: Collection[str] = ()) -
 
 
 def place(state: DispatcherState, job: str) -> list[Entry]:
-    """Decide who is to serve a job: nobody else, if one does or was asked to; else the least busy agent.
+    """Decide which agent is to serve a job: no other one if an agent serves it or was asked to; otherwise the least busy agent.
 
     The dispatcher's own process is asked when there is no other.
     """
@@ -363,7 +363,7 @@ def superfluous(state: DispatcherState, agent: str) -> list[str]:
 
 
 def silent(state: DispatcherState, now: float, patience_s: float) -> list[Entry]:
-    """Decide which agents are gone, since they were not heard for so long."""
+    """Decide which agents are gone: those that were silent for longer than `patience_s`."""
     agents = state.agents.values()
     return [AgentLeft(a.name) for a in agents if a.name != OWN and now - a.at > patience_s]
 

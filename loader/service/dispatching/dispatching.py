@@ -6,18 +6,25 @@ agent is to do something, seats when they are others than the trainer knows, a j
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tundish.loader.service.connections.calling import Later
+from tundish.loader.service.connections.answering import Later
 from tundish.loader.service.connections.credentials import Address, show_address
 from tundish.loader.service.connections.handshake import digest_of
 from tundish.loader.service.dispatching import dispatcher as pure
 from tundish.loader.service.dispatching.dealing import deal
 from tundish.loader.service.dispatching.dispatcher import OWN, DispatcherState
+from tundish.loader.service.dispatching.fields import (
+    address_of,
+    count_of,
+    is_member,
+    versions_of,
+    wait_of,
+)
 from tundish.loader.service.dispatching.parking import Fields, ParkedCall, Parking
+from tundish.loader.service.dispatching.status import status_of
 
 if TYPE_CHECKING:
     from tundish.loader.service.dispatching.datasets import DatasetStore
@@ -25,13 +32,15 @@ if TYPE_CHECKING:
 
 Answer = tuple[Fields, list[bytes]]
 
-_LONGEST_S = 30.0
-"""A call may be parked for so long, whatever its caller says."""
 
-_MOST = 1 << 48
+_CALLS = (
+    *("heartbeat", "leave", "register", "dataset", "seats"),
+    *("job", "scale", "needs", "agents", "status"),
+)
+"""The calls that a dispatcher answers, each with the method that is named after it."""
 
 _COALESCED_S = 0.02
-"""Seats are dealt anew so long after a change: many agents start at once, and many trainers."""
+"""The time from a change until seats are dealt again: often many agents or trainers start together."""
 
 _RETURN_S = 1.0
 """Seconds that an agent or trainer whose connection has ended has to dial again before it counts as gone."""
@@ -41,9 +50,6 @@ _SETTLED_S = 5.0
 
 _LOOK_S = 1.0
 """Between looks for agents that are silent."""
-
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-"""The names of this machine for itself: a worker that listens at one is meant by each of them."""
 
 
 @dataclass(frozen=True)
@@ -117,16 +123,16 @@ class Dispatching:
         Raises
         ------
         ValueError, FileNotFoundError, IncompatibleJobError, OSError
-            What is to be raised at the caller.
+            The error that the caller raises.
         """
-        do = _CALLS.get(request.get("do", ""))
-        if do is None:
-            known = ", ".join(_CALLS)
-            raise ValueError(f"the dispatcher has no call {request.get('do')!r}; it knows {known}")
+        do = request.get("do")
+        if do not in _CALLS:
+            raise ValueError(f"the dispatcher has no call {do!r}; it knows {', '.join(_CALLS)}")
         try:
-            return do(self, request, blobs, caller)
+            answer: Answer | Later = getattr(self, f"_{do}")(request, blobs, caller)
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"a call {request['do']!r} with wrong fields: {error!r}") from error
+            raise ValueError(f"a call {do!r} with wrong fields: {error!r}") from error
+        return answer
 
     def left(self, caller: int) -> None:
         """Note that a connection has ended: its agent or trainer has left, unless it connects again soon."""
@@ -143,17 +149,17 @@ class Dispatching:
         self._leaving.pop(left, None)
 
     def _heartbeat(self, request: Fields, _: list[bytes], caller: int) -> Answer | Later:
-        name, address = str(request["name"]), _address(request["address"])
+        name, address = str(request["name"]), address_of(request["address"])
         told = str(request.get("told", ""))
-        wait_s = min(_wait_s(request), self._patience.agent_s / 3)
+        wait_s = min(wait_of(request), self._patience.agent_s / 3)
         if name != OWN:
             self._admit(address, told)
         serves = {
-            job: pure.Served(_address(where), _count({"consumers": count}, "consumers"))
+            job: pure.Served(address_of(where), count_of({"consumers": count}, "consumers"))
             for job, (where, count) in request.get("serves", {}).items()
         }
-        cores, host = _count(request, "cores"), str(request.get("host", ""))
-        versions, now = _versions(request), self._clock()
+        cores, host = count_of(request, "cores"), str(request.get("host", ""))
+        versions, now = versions_of(request), self._clock()
         self._speaks(caller, pure.AgentLeft(name))
         heard = pure.AgentHeard(name, address, cores, now, host, versions, told, serves)
         self._happen([heard])
@@ -169,7 +175,7 @@ class Dispatching:
         return self._park(("agent", name), wait_s, caller, news, lambda: {"start": [], "stop": []})
 
     def _admit(self, address: Address, told: str) -> None:
-        if self._members and not any(_is_member(address, told, each) for each in self._members):
+        if self._members and not any(is_member(address, told, each) for each in self._members):
             raise PermissionError(
                 f"the agent at {told or show_address(address)} is none of the dispatcher's worker_addresses, "
                 f"which are {', '.join(self._members)}"
@@ -196,7 +202,7 @@ class Dispatching:
         asked = pure.DatasetRegistered(
             str(request["id"]),
             str(request["digest"]),
-            _count(request, "nbytes"),
+            count_of(request, "nbytes"),
             request.get("plan"),
         )
         decided = pure.register(self.state, asked)
@@ -221,12 +227,12 @@ class Dispatching:
     def _seats(self, request: Fields, _: list[bytes], caller: int) -> Answer | Later:
         name, told = str(request["name"]), request.get("known")
         known = self.state.trainers.get(name)
-        held = known.held if known is not None else tuple(map(_address, request.get("held", ())))
-        wanted, near = _count(request, "wanted"), bool(request.get("near"))
-        wait_s = _wait_s(request)
-        host, versions = str(request.get("host", "")), _versions(request)
+        held = known.held if known is not None else tuple(map(address_of, request.get("held", ())))
+        wanted, near = count_of(request, "wanted"), bool(request.get("near"))
+        wait_s = wait_of(request)
+        host, versions = str(request.get("host", "")), versions_of(request)
         self._speaks(caller, pure.TrainerLeft(name))
-        lost = {_address(each) for each in request.get("lost", ())} - self._gone
+        lost = {address_of(each) for each in request.get("lost", ())} - self._gone
         if lost and self._clock() < self._settled_at:
             self._gone |= lost
             self._deal_soon()
@@ -245,7 +251,7 @@ class Dispatching:
 
     def _job(self, request: Fields, _: list[bytes], caller: int) -> Answer | Later:
         name, parameters = str(request["name"]), request.get("parameters")
-        wait_s = _wait_s(request)
+        wait_s = wait_of(request)
         asked = pure.JobCreated(name, str(request["dataset"]), str(request["kind"]), parameters)
         self._happen(pure.create(self.state, asked, self._clock()))
         self._failed.pop(name, None)
@@ -261,7 +267,7 @@ class Dispatching:
         return self._park(("job", name), wait_s, caller, served, lambda: {"address": None})
 
     def _scale(self, request: Fields, _: list[bytes], __: int) -> Answer:
-        count = None if request["agents"] is None else _count(request, "agents")
+        count = None if request["agents"] is None else count_of(request, "agents")
         if count != self.state.wanted:
             self._happen([pure.AgentsWanted(count)])
         return {}, []
@@ -269,7 +275,7 @@ class Dispatching:
     def _needs(self, request: Fields, _: list[bytes], __: int) -> Answer:
         taken = {seat for trainer in self.state.trainers.values() for seat in trainer.held}
         busy = [a.name for a in self.agents() if a.serves or a.address in taken]
-        needed = pure.agents_needed(self.state, max(1, _count(request, "cores")))
+        needed = pure.agents_needed(self.state, max(1, count_of(request, "cores")))
         fixed, there = self.state.wanted is not None, [agent.name for agent in self.agents()]
         return {"agents": needed, "fixed": fixed, "busy": busy, "there": there}, []
 
@@ -281,7 +287,7 @@ class Dispatching:
         found = [each for each in self.state.agents.values() if each.name != OWN]
 
         def place(agent: pure.AgentHeard) -> int:
-            matching = (_is_member(agent.address, agent.told, each) for each in self._members)
+            matching = (is_member(agent.address, agent.told, each) for each in self._members)
             return next((k for k, is_it in enumerate(matching) if is_it), len(self._members))
 
         return sorted(found, key=lambda each: (place(each), each.name))
@@ -424,110 +430,3 @@ class Dispatching:
     def close(self) -> None:
         """Let go of the journal."""
         self._journal.close()
-
-
-_CALLS: dict[str, Callable[[Dispatching, Fields, list[bytes], int], Answer | Later]] = {
-    "heartbeat": Dispatching._heartbeat,  # noqa: SLF001 - of this module
-    "leave": Dispatching._leave,  # noqa: SLF001
-    "register": Dispatching._register,  # noqa: SLF001
-    "dataset": Dispatching._dataset,  # noqa: SLF001
-    "seats": Dispatching._seats,  # noqa: SLF001
-    "job": Dispatching._job,  # noqa: SLF001
-    "scale": Dispatching._scale,  # noqa: SLF001
-    "needs": Dispatching._needs,  # noqa: SLF001
-    "agents": Dispatching._agents,  # noqa: SLF001
-    "status": Dispatching._status,  # noqa: SLF001
-}
-
-
-def status_of(
-    state: DispatcherState,
-    agents: Sequence[pure.AgentHeard],
-    members: Sequence[str],
-    now: float,
-) -> dict[str, Any]:
-    """Return all that a dispatcher knows as JSON, without the datasets' plans; `agents` in their order."""
-    seats: Counter[Address] = Counter()
-    for trainer in state.trainers.values():
-        seats.update(trainer.held)
-    return {
-        "wanted": state.wanted,
-        "members": list(members),
-        "agents": [
-            {
-                "name": each.name,
-                "address": each.told or show_address(each.address),
-                "host": each.host,
-                "cores": each.cores,
-                "seats": seats[each.address],
-                "versions": list(each.versions),
-                "jobs": sorted(each.serves),
-                "heard_s": round(now - each.at, 3),
-            }
-            for each in agents
-        ],
-        "trainers": [
-            {
-                "name": each.name,
-                "host": each.host,
-                "wanted": each.wanted,
-                "seats": [show_address(seat) for seat in each.held],
-            }
-            for each in state.trainers.values()
-        ],
-        "datasets": [{"id": each.id, "bytes": each.nbytes} for each in state.datasets.values()],
-        "jobs": [
-            {
-                "name": name,
-                "dataset": record.job.dataset,
-                "kind": record.job.kind,
-                "address": _shown(pure.server_of(state, name)),
-                "consumers": sum(
-                    a.serves[name].consumers for a in state.agents.values() if name in a.serves
-                ),
-                "unused_s": round(now - record.used_at, 3),
-            }
-            for name, record in state.jobs.items()
-        ],
-    }
-
-
-def _shown(address: Address | None) -> str | None:
-    return None if address is None else show_address(address)
-
-
-def _address(value: Any) -> Address:
-    host, port = value
-    if not isinstance(host, str) or type(port) is not int or not 0 <= port < 1 << 16:
-        raise ValueError(f"{value!r} is no address")
-    return host, port
-
-
-def _wait_s(request: Fields) -> float:
-    """Return how long the caller wants to wait for news."""
-    wait_s = request.get("wait_s", 0.0)
-    if not isinstance(wait_s, int | float) or not 0 <= wait_s < float("inf"):
-        raise ValueError(f"wait_s={wait_s!r}; it must be seconds, from 0 on")
-    return min(wait_s, _LONGEST_S)
-
-
-def _count(request: Fields, name: str) -> int:
-    count = request[name]
-    if type(count) is not int or not 0 <= count < _MOST:
-        raise ValueError(f"{name}={count!r}; it must be a whole number from 0 on")
-    return count
-
-
-def _versions(request: Fields) -> tuple[str, ...]:
-    return tuple(map(str, request.get("versions", ())))
-
-
-def _is_member(address: Address, told: str, pattern: str) -> bool:
-    """Return True if an agent is the one that an entry of ``worker_addresses`` names, by number or as it was told."""
-    host, colon, port = pattern.rpartition(":")
-    if not colon or pattern.endswith("]"):
-        host, port = pattern, "%port%"
-    hosts = {address[0], told.rpartition(":")[0].strip("[]")}
-    if hosts & _LOOPBACK:
-        hosts |= _LOOPBACK
-    return host.strip("[]") in hosts and port in ("%port%", str(address[1]))

@@ -1,8 +1,8 @@
-"""The dispatcher's journal: checksummed lines, each on the disk before anybody is answered.
+"""The dispatcher's journal: checksummed lines, each on the disk before its call is answered.
 
-A line is ``<crc32> <length> <JSON>``. Its checksum begins with the line before it, so that a line that is lost,
-doubled or moved is noticed as one that was changed is. What a crash can leave is a last line that is cut off, or
-has blocks that were never written: it was answered to nobody, and is removed. Damage before that is an error.
+A line is ``<crc32> <length> <JSON>``. Its checksum begins with that of the line before it, so a reader notices a line that is lost,
+doubled or moved as surely as one that was changed. A crash can leave a last line that is cut off, or that has blocks which were
+never written. The call of such a line was never answered, and the line is removed. Damage before the last line is an error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import sys
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tundish.errors import RecordCorruptError, SnapshotVersionError
 from tundish.forked import not_inherited
@@ -41,25 +41,6 @@ _REMEDY = (
     "the lines before it are whole: restore the file from a copy, or begin in another work_dir"
 )
 _SUPERSEDED = "another dispatcher has written to it since this one began: this one must stop"
-
-
-class Journal(Protocol):
-    """Entries that outlive their writer: JSON objects in order."""
-
-    entries: list[dict[str, Any]]
-    """Those that were there when it was opened."""
-
-    def append(self, entry: dict[str, Any]) -> None:
-        """Write an entry; it is durable when this returns, and is not there if it raises.
-
-        Raises
-        ------
-        OSError
-            It could not be written.
-        """
-
-    def close(self) -> None:
-        """Let another open it."""
 
 
 class Disk:
@@ -155,6 +136,13 @@ class LocalJournal:
             ) from None
 
     def append(self, entry: dict[str, Any]) -> None:
+        """Write an entry; it is durable when this returns, and is not there if it raises.
+
+        Raises
+        ------
+        OSError
+            It could not be written.
+        """
         if self._broken is not None:
             raise OSError(
                 self._broken.errno,
@@ -173,7 +161,7 @@ class LocalJournal:
         self._size, self._crc = self._size + len(line), crc
 
     def _take_back(self) -> None:
-        """Remove what was written of an entry that failed, so that the next one follows a whole line."""
+        """Remove the part of an entry that was written before an error, so that the next entry follows a whole line."""
         try:
             self._disk.truncate(self._descriptor, self._size)
             self._disk.sync(self._descriptor)
@@ -181,6 +169,7 @@ class LocalJournal:
             self._broken = error
 
     def close(self) -> None:
+        """Let another dispatcher open it. Safe to call twice."""
         if self._descriptor >= 0:
             self._disk.close(self._descriptor)
             self._descriptor = -1
@@ -215,7 +204,7 @@ class RemoteJournal:
             found, _, self._crc = read_lines(self._store.read(name), shown, self._crc)
             if not found and name != names[-1]:
                 raise RecordCorruptError(shown, 0, f"is cut off; {_REMEDY}")
-            if not found:  # where creating is not atomic: it was answered to nobody
+            if not found:  # where creating is not atomic: its call was never answered
                 self._store.remove(name)
             lines += found
             self._number += len(found)
@@ -224,6 +213,7 @@ class RemoteJournal:
         self.entries = _checked(lines, self._store.shown())
 
     def append(self, entry: dict[str, Any]) -> None:
+        """Write an entry; raise `OSError` if it could not be written."""
         line, crc = frame(entry, self._crc)
         name = _numbered(self._number)
         if not self._store.create(name, line):
@@ -245,6 +235,10 @@ class NoJournal:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+Journal = LocalJournal | RemoteJournal | NoJournal
+"""Entries that outlive their writer: JSON objects in order."""
 
 
 def open_journal(work_dir: str) -> Journal:
@@ -307,7 +301,7 @@ def _line(data: bytes, at: int, before: int) -> tuple[str, int, tuple[int, int]]
 
 
 def _is_torn(data: bytes, at: int) -> bool:
-    """Return True if the bytes from `at` on are what a crash leaves of one line that was being written."""
+    """Return True if the bytes from `at` on are the remains of one line that a crash interrupted."""
     line, end, rest = data[at:].partition(b"\n")
     if rest.strip(b"\0"):
         return False

@@ -1,6 +1,6 @@
-"""Calls that wait for news: answered when there is some, or when the time is up that their callers gave.
+"""Calls that wait for news: answered when there is news, or when the time that the caller gave is up.
 
-So nobody asks again and again, and what changes is known everywhere at once.
+So callers do not poll, and a change reaches all of them at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import TundishError
 
 if TYPE_CHECKING:
-    from tundish.loader.service.connections.calling import Later
+    from tundish.loader.service.connections.answering import Later
 
 Fields = dict[str, Any]
 
@@ -86,5 +86,5 @@ class Parking:
             self.settle(key, now)
 
     def due(self) -> float | None:
-        """Return when the next one's time is up; None if none waits."""
+        """Return the earliest time at which a call is due; None if no call waits."""
         return min((c.due for calls in self._calls.values() for c in calls), default=None)

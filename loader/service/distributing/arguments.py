@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from tundish.calls import check_is
 from tundish.loader.plan.checks import check_count, check_text, check_word
 from tundish.loader.plan.node import INFINITE_CARDINALITY
-from tundish.loader.service.connections.credentials import parse_address, show_address
+from tundish.loader.service.connections.credentials import parse_addresses, show_addresses
 from tundish.loader.service.distributing.distribute import ShardingPolicy, Terms
+from tundish.loader.service.jobs.dealing import Dealing
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
@@ -47,7 +48,8 @@ def check_service(service: Any) -> str:
     Parameters
     ----------
     service : str or (str, str)
-        ``host:port``, ``tcp://host:port``, or the protocol and the address.
+        ``host:port``, ``tcp://host:port``, or the protocol and the address. Several addresses, with commas between
+        them, are tried in turn: the dispatcher is at one of them.
 
     Raises
     ------
@@ -64,7 +66,7 @@ def check_service(service: Any) -> str:
         raise ValueError(
             f"service must be like 'host:5050' or 'tcp://host:5050', not {text!r}; 'grpc' is taken and means tcp"
         )
-    return f"tcp://{show_address(parse_address(address))}"
+    return f"tcp://{show_addresses(parse_addresses(address))}"
 
 
 def check_compression(compression: Any) -> None:
@@ -99,10 +101,10 @@ class CrossTrainerCache:
     Parameters
     ----------
     trainer_id : str
-        The trainer's name, another one for each: a second iterator of one name takes the place of the first.
+        The trainer's name, different for each trainer: a second iterator with the same name replaces the first.
     lag : {"skip", "wait"}, default "skip"
-        What becomes of a trainer that is slower than the others: it skips what has left the job's window, as in
-        tf.data, or the others wait for it. Ours.
+        "skip": a trainer that is slower than the others skips elements that have left the job's window, as in tf.data.
+        "wait": the others wait for it. Ours.
 
     Raises
     ------
@@ -125,20 +127,14 @@ class CrossTrainerCache:
         check_word("lag", self.lag, ("skip", "wait"))
 
 
-@dataclass(frozen=True)
-class Sharing:
-    """The part of a consumer in a job that several share."""
-
-    job_name: str
-    consumer_index: int | None = None
-    num_consumers: int | None = None
-    cache: CrossTrainerCache | None = None
+Shared = tuple[str, Dealing, str | None]
+"""A job's name, how it deals, and the name that its consumer has for good, if it has one."""
 
 
 def sharing_of(
     job_name: Any, consumer_index: Any, num_consumers: Any, cross_trainer_cache: Any
-) -> Sharing | None:
-    """Check the arguments that name a job; return None if they name none.
+) -> Shared | None:
+    """Check the arguments that name a job, and return it; None if they name none.
 
     Raises
     ------
@@ -176,10 +172,17 @@ def sharing_of(
                 "a job deals its elements in rounds (num_consumers) or gives all of them to each trainer "
                 "(cross_trainer_cache), not both"
             )
-    return Sharing(job_name, consumer_index, num_consumers, cross_trainer_cache)
+        return (
+            job_name,
+            Dealing("window", lag=cross_trainer_cache.lag),
+            cross_trainer_cache.trainer_id,
+        )
+    if num_consumers is not None:
+        return job_name, Dealing("rounds", num_consumers), str(consumer_index)
+    return job_name, Dealing(), None
 
 
-def check_endless(root: Operator, sharing: Sharing) -> None:
+def check_endless(root: Operator, dealing: Dealing) -> None:
     """Raise if a job is to go on for ever, and its dataset ends.
 
     Raises
@@ -187,8 +190,8 @@ def check_endless(root: Operator, sharing: Sharing) -> None:
     ValueError
         It is read in rounds, or by several trainers, and is not infinite.
     """
-    what = "num_consumers" if sharing.num_consumers is not None else "cross_trainer_cache"
-    if (sharing.num_consumers or sharing.cache) and root.cardinality != INFINITE_CARDINALITY:
+    what = {"rounds": "num_consumers", "window": "cross_trainer_cache"}.get(dealing.kind)
+    if what is not None and root.cardinality != INFINITE_CARDINALITY:
         raise ValueError(
             f"{what} needs a dataset without an end, so that no consumer comes to it before another; this "
             f"one has cardinality {root.cardinality}: call repeat() last"

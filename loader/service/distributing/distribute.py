@@ -100,7 +100,7 @@ class Distribute(Passing):
 class Copies(Repeat):
     """The elements of its input once for each agent there is when it is first read, pass after pass.
 
-    The number is in the state: who goes on from there has as many, whatever agents there are then.
+    The number is in the state: an iterator that goes on from the state has as many, whatever agents there are then.
     """
 
     terms: Terms

@@ -15,10 +15,9 @@ import socket
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tundish.loader.run.pool.local import LocalRecruiting
 from tundish.loader.run.pool.peers import Peer, WorkerSpec
@@ -32,7 +31,6 @@ from tundish.shm.channel import Channel
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
-    from tundish.loader.run.pool.recruiting import Recruiting
     from tundish.shm.liveness import Poller
     from tundish.shm.memory import Arena
 
@@ -40,6 +38,10 @@ _REST_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds for which an agent that could not be reached is left alone, by the number of failures in a row."""
 
 _REFUSED_S = 5.0
+_SHOWN = 3
+ALONE_S = 30.0
+"""Seconds without a worker after which an iterator warns with the reasons of failed connections."""
+
 _NOBODY_S = 0.02
 """Seconds between looks at the places while no agent can be dialled; each look advances their own connection."""
 _LOOK_S = 0.25
@@ -58,21 +60,6 @@ class Places(Protocol):
     def failed(self, address: Address, error: OSError) -> None:
         """Note that an agent could not be reached."""
         ...
-
-
-def remote_recruiting(
-    places: Places, *, local: int = 0
-) -> Callable[[WorkerSpec, Arena | None, Poller], Recruiting]:
-    """Return what makes the source of a pool's workers, as `WorkerSpec.recruiting`.
-
-    Parameters
-    ----------
-    places : Places
-        The agents.
-    local : int
-        The number of workers of this machine; they are started first.
-    """
-    return partial(SeatRecruiting, places=places, local=local)
 
 
 class RemoteWorker:
@@ -150,12 +137,13 @@ class SeatRecruiting:
         self._theirs: list[tuple[Address, Peer]] = []
         self._seeking: dict[int, Seeking] = {}
         self._rests: dict[Address, tuple[float, int]] = {}  # until when, and how often in a row
-        self._refusals: dict[Address, Refused] = {}
-        self._warned = False
+        self._errors: dict[Address, OSError] = {}  # why there is no worker of an agent
+        self._warned = self._warned_alone = False
+        self._alone_since = time.monotonic()
         self._looked = 0.0
         assert crew.payload is not None
         self._payload = mmap.mmap(crew.payload.fd, crew.payload.nbytes, prot=mmap.PROT_READ)
-        # What is not here either is an element's error.
+        # A path that is not here either is an element's error.
         self._paths = [path for path in crew.payload.paths if Path(path).exists()]
         self._digest = digest_of(memoryview(self._payload))
 
@@ -309,7 +297,7 @@ class SeatRecruiting:
             return []
         del self._seeking[seeking.seat]
         self._rests.pop(seeking.address, None)
-        self._refusals.pop(seeking.address, None)
+        self._errors.pop(seeking.address, None)
         where = show_address(seeking.address)
         peer = Peer(Channel(made.socket, "stream"), seeking.seat, where=where)
         peer.process = RemoteWorker(made.socket, where)
@@ -321,19 +309,37 @@ class SeatRecruiting:
         now, address = time.monotonic(), seeking.address
         _, times = self._rests.get(address, (0.0, 0))
         seeking.until = now
+        self._errors[address] = error
         if isinstance(error, Refused):
-            self._refusals[address] = error
             self._rests[address] = (now + _REFUSED_S, times + 1)
             self._complain(error)
         else:
             self._rests[address] = (now + _REST_S[min(times, len(_REST_S) - 1)], times + 1)
             self._places.failed(address, error)
+        self._warn_alone(now)
+
+    def _warn_alone(self, now: float) -> None:
+        """Warn once if for long no worker could be had, with what each agent said."""
+        if self._ours or self._connected():
+            self._alone_since = now
+        elif now - self._alone_since > ALONE_S and not self._warned_alone:
+            self._warned_alone = True
+            there = [
+                each for each in dict.fromkeys(self._places.addresses()) if each in self._errors
+            ]
+            reasons = "; ".join(str(self._errors[each]) for each in there[:_SHOWN])
+            warnings.warn(
+                f"no agent has given this iterator a worker for {ALONE_S:g} s, and it tries again: {reasons}",
+                stacklevel=callers_level(),
+            )
 
     def _complain(self, error: Refused) -> None:
         """Raise a refusal if every agent has refused and no worker is there; warn if some are here."""
-        if self._connected() or not all(a in self._refusals for a in self._places.addresses()):
+        if self._connected() or not all(
+            isinstance(self._errors.get(each), Refused) for each in self._places.addresses()
+        ):
             return
-        self._refusals.clear()
+        self._errors.clear()
         if not self._ours:
             raise error
         if not self._warned:
@@ -346,6 +352,3 @@ class SeatRecruiting:
         if dial is not None:
             self._poller.unregister(dial.fileno())
             dial.close()
-
-
-__all__: list[Any] = ["Places", "SeatRecruiting", "remote_recruiting"]

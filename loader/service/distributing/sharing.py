@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from tundish.loader.service.connections.credentials import Credentials
 from tundish.loader.service.dispatching.client import DispatcherClient
 from tundish.loader.service.distributing.registering import registered
-from tundish.loader.service.jobs.consuming import AHEAD, Consume, consume
-from tundish.loader.service.jobs.jobserver import Dealing
+from tundish.loader.service.jobs.consuming import AHEAD, Consume
 
 if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset
     from tundish.loader.service.connections.credentials import Address
-    from tundish.loader.service.distributing.arguments import Sharing
+    from tundish.loader.service.distributing.arguments import Shared
     from tundish.loader.service.distributing.distribute import Terms
+    from tundish.loader.service.jobs.dealing import Dealing
 
 
 @dataclass(frozen=True)
@@ -52,37 +52,20 @@ class DispatchedJob:
             return client.job(self.name, self.dataset, kind, parameters)
 
 
-def consumed(dataset: Dataset, terms: Terms, sharing: Sharing) -> Consume:
+def consumed(dataset: Dataset, terms: Terms, shared: Shared) -> Consume:
     """Register a dataset, and return the plan of a consumer of a job of it.
 
     Parameters
     ----------
     dataset : Dataset
-        What the job deals.
+        The dataset that the job deals.
     terms : Terms
         The service.
-    sharing : Sharing
-        The consumer's part.
+    shared : (str, Dealing, str or None)
+        The job, as `sharing_of` returned it.
     """
-    dealing, consumer = _dealing(sharing)
-    place = DispatchedJob(
-        terms.target, sharing.job_name, registered(terms.target, dataset, None), dealing
-    )
+    name, dealing, consumer = shared
+    place = DispatchedJob(terms.target, name, registered(terms.target, dataset, None), dealing)
     ahead = AHEAD if terms.outstanding is None else terms.outstanding
-    return consume(
-        dataset._node,  # noqa: SLF001 - our own
-        place,
-        sharing.job_name,
-        dealing,
-        consumer=consumer,
-        ahead=ahead,
-    )
-
-
-def _dealing(sharing: Sharing) -> tuple[Dealing, str | None]:
-    """Return how a job deals, and the name of this consumer, if it has one for good."""
-    if sharing.num_consumers is not None:
-        return Dealing("rounds", sharing.num_consumers), str(sharing.consumer_index)
-    if sharing.cache is not None:
-        return Dealing("window", lag=sharing.cache.lag), sharing.cache.trainer_id
-    return Dealing(), None
+    node = dataset._node  # noqa: SLF001 - our own
+    return Consume(node, place, name, dealing, consumer, ahead)

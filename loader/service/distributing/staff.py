@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import socket
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.node import AUTOTUNE
+from tundish.loader.service.connections.handshake import versions
 from tundish.loader.service.dispatching.client import DispatcherClient, DispatcherPlaces
-from tundish.loader.service.distributing.seats import remote_recruiting
+from tundish.loader.service.distributing.seats import SeatRecruiting
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ NOBODY_S = 60.0
 
 _LOOK_S = 0.02
 _PER_CORE = 4
+_SHOWN = 3
 
 
 class ServiceStaff:
@@ -62,7 +66,7 @@ class ServiceStaff:
 
     def hired(self, spec: WorkerSpec) -> WorkerSpec:
         """Return the specification of workers who take the seats."""
-        return replace(spec, recruiting=remote_recruiting(self, local=self.local))
+        return replace(spec, recruiting=partial(SeatRecruiting, places=self, local=self.local))
 
     def addresses(self) -> Sequence[Address]:
         """Return the seats elsewhere, as the addresses of agents; warn if for long there have been none, and none here."""
@@ -120,7 +124,7 @@ def hire(terms: Terms, asked: int | None, cores: int) -> ServiceStaff:
         try:
             places.wait(ANSWER_S)
             if not local:
-                _wait_for_one(places, terms)
+                _wait_for_one(places, terms, client)
             there = sum(agent["cores"] for agent in client.status()["agents"])
         except BaseException:
             places.close()
@@ -128,24 +132,45 @@ def hire(terms: Terms, asked: int | None, cores: int) -> ServiceStaff:
     return ServiceStaff(places, local, local + max(there, _PER_CORE * cores))
 
 
-def _wait_for_one(places: DispatcherPlaces, terms: Terms) -> None:
+def _wait_for_one(places: DispatcherPlaces, terms: Terms, client: DispatcherClient) -> None:
     until = time.monotonic() + NOBODY_S
     while not places.addresses():
         if places.error is not None:
             raise places.error
         if time.monotonic() > until:
-            raise nobody(terms)
+            raise nobody(terms, client.status()["agents"])
         time.sleep(_LOOK_S)
 
 
-def nobody(terms: Terms) -> TimeoutError:
-    """Return the error of a service without workers."""
+def nobody(terms: Terms, others: Sequence[Mapping[str, Any]]) -> TimeoutError:
+    """Return the error of a service without workers for this process; `others` have joined, as the dispatcher's status tells."""
     near = " of this machine" if terms.target_workers == "LOCAL" else ""
+    reasons = [reason for each in others if (reason := _unfit(each, near=bool(near)))]
+    if reasons:
+        more = f", and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        return TimeoutError(
+            f"no worker{near} that could compute this pipeline has joined the dispatcher at {terms.target} within "
+            f"{NOBODY_S:g} s. Those that have joined: {'; '.join(reasons[:_SHOWN])}{more}"
+        )
     return TimeoutError(
         f"no worker{near} has joined the dispatcher at {terms.target} within {NOBODY_S:g} s, so nobody computes this "
         "pipeline: start some (tundish service worker --dispatcher HOST:PORT, or td.service.WorkerServer), and look with "
         "tundish service status; workers must have this version of Python and of tundish"
     )
+
+
+def _unfit(agent: Mapping[str, Any], *, near: bool) -> str:
+    """Return why a worker gets no tasks of this process; empty if it could."""
+    ours, theirs = versions(), dict(zip(versions(), agent["versions"], strict=False))
+    differ = [name for name in ours if theirs.get(name) != ours[name]]
+    if differ:
+        there, here = (
+            ", ".join(f"{name} {found.get(name)}" for name in differ) for found in (theirs, ours)
+        )
+        return f"{agent['name']} at {agent['address']} has {there}, and this process {here}"
+    if near and agent["host"] != socket.gethostname():
+        return f"{agent['name']} at {agent['address']} is on {agent['host'] or 'another machine'}"
+    return ""
 
 
 def count_agents(terms: Terms) -> int:
@@ -160,6 +185,6 @@ def count_agents(terms: Terms) -> int:
     with DispatcherClient(terms.target, timeout_s=ANSWER_S) as client:
         while not (count := len(client.agents())):
             if time.monotonic() > until:
-                raise nobody(terms)
+                raise nobody(terms, [])
             time.sleep(_LOOK_S)
     return count

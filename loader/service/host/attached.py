@@ -24,7 +24,7 @@ class Attached:
     Attributes
     ----------
     stream : HostStream or None
-        What it reads; None before it has joined.
+        The stream that it reads; None before it has joined.
     wanted : int
         The number of the next element that it is to be sent.
     taken : int
@@ -51,6 +51,10 @@ class Attached:
         self.leaving = self.skips = self.told_end = self.welcomed = False
         self.queue: deque[Packet] = deque()
 
+    def tell(self, *message: Any) -> None:
+        """Send a message to this consumer alone."""
+        self.send(Packet.of(message))
+
     def send(self, packet: Packet) -> None:
         """Send a packet, or queue it."""
         self.queue.append(packet)
@@ -65,7 +69,7 @@ class Attached:
             self.queue.clear()
 
     def close(self) -> None:
-        """Close the connection and let go of what it held."""
+        """Close the connection and release its parcels."""
         self.sock.close()
         if self.pidfd is not None:
             os.close(self.pidfd)

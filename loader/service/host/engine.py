@@ -282,12 +282,9 @@ class HostEngine(Engine):
     # -- the end -------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        self._leave()
+        self.close()
 
     def close(self) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
         self._items.clear()  # nobody will have them: their memory goes back now
         self._upto = self._number
         link, self._link = self._link, None

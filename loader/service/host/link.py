@@ -232,7 +232,7 @@ class HostLink:
             self._collect()
 
     def _collect(self) -> None:
-        """Drop what was written to views that are gone, and note that their parcels may be used again."""
+        """Drop the pages that were written to views that are gone, and note that their parcels may be used again."""
         if os.getpid() != self._owner:
             return
         # Never wait for the lock: this may run inside a call that holds it, and its holder looks again before it returns.

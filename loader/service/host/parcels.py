@@ -1,8 +1,8 @@
 """Parcels: consecutive elements as a host process hands them to its consumers.
 
 A parcel is a packet: a pickle of the elements whose large arrays stand apart, as places in the arena. Those that the
-iterator delivers in a slot stay where they are, and the parcel keeps the slot leased; what lies elsewhere is copied
-into a slot of its own.
+iterator delivers in a slot stay where they are, and the parcel keeps the slot leased; other arrays are copied into a slot of the
+parcel's own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Failed:
 
 @dataclass(eq=False)
 class Parcel:
-    """GatheredElements on their way to consumers.
+    """Elements on their way to consumers.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Parcel:
     nbytes : int
         The bytes of its arrays in the arena.
     kept : object
-        What keeps them there.
+        The references that keep the arrays there.
     """
 
     number: int
@@ -148,7 +148,7 @@ class GatheredElements:
         return sum(buffer.raw().nbytes + _ALIGN for _, buffer in self._loose)
 
     def settle(self) -> bool:
-        """Copy what is not in the arena to a slot; return False if none is free.
+        """Copy arrays that are not in the arena to a slot; return False if none is free.
 
         Raises
         ------

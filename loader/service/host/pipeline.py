@@ -82,7 +82,7 @@ class HostPipeline:
     ended : bool
         True after the last element.
     fault : Exception or None
-        What the iterator raised, other than an element's error; nothing more comes.
+        The iterator's error, if it is not an element's; nothing more comes.
     head : bool
         True as long as parcels are kept for consumers that will begin where it did.
     """

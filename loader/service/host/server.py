@@ -76,7 +76,6 @@ class HostServer:
         self._linger: float = settings["linger"]
         self._expected: int | None = settings["consumers"]
         self._asked_window = settings["window"]
-        self._inode = os.fstat(listener.fileno()).st_ino
         self._consumers: list[Attached] = []
         self._streams: dict[str, HostStream] = {}
         self._numbers = itertools.count()
@@ -207,9 +206,7 @@ class HostServer:
                     return
                 self._told(consumer, parse_told(data), fds)
             except Exception as error:  # noqa: BLE001 - what a consumer of ours never sends may do anything
-                consumer.send(
-                    Packet.of(("refused", f"the message was not understood: {error!r:.200}"))
-                )
+                consumer.tell("refused", f"the message was not understood: {error!r:.200}")
                 self._gone(consumer)
                 return
             finally:
@@ -230,7 +227,7 @@ class HostServer:
         elif do == "state":
             number = int(message["number"])
             known = consumer.pipeline.position(number) if consumer.pipeline is not None else None
-            consumer.send(Packet.of(("state", number, known)))
+            consumer.tell("state", number, known)
         elif do == "leave":
             consumer.leaving, consumer.pipeline = True, None
             consumer.queue.clear()
@@ -257,13 +254,11 @@ class HostServer:
                 for key in here
                 if here[key] != there.get(key)
             )
-            consumer.send(
-                Packet.of(("refused", f"the host process is of other versions: {differ}"))
-            )
+            consumer.tell("refused", f"the host process is of other versions: {differ}")
             return
         consumer.welcomed = True
         if self._node is None:
-            consumer.send(Packet.of(("want",)))
+            consumer.tell("want")
         else:
             self._welcome(consumer)
 
@@ -277,9 +272,7 @@ class HostServer:
                 self._begin(node)
             except Exception as error:  # noqa: BLE001 - of anything that it unpickles
                 told = "".join(traceback.format_exception(error))
-                consumer.send(
-                    Packet.of(("refused", f"the host process cannot read the dataset:\n{told}"))
-                )
+                consumer.tell("refused", f"the host process cannot read the dataset:\n{told}")
                 return
             self._digest, self._description = str(message["digest"]), os.dup(fds[1])
         self._welcome(consumer)
@@ -337,7 +330,7 @@ class HostServer:
         consumer.stream, consumer.wanted, consumer.taken = stream, number, number
         self._had_one = True
         told = {"stream": stream.token, "number": number, "seed": stream.start["seed"]}
-        consumer.send(Packet.of(("joined", told)))
+        consumer.tell("joined", told)
 
     def _fresh_stream(self, consumer: Attached, start: dict[str, Any]) -> HostStream:
         if start["seed"] is None:  # the first consumer's seed holds for all
@@ -435,7 +428,7 @@ class HostServer:
             return worked
         if consumer.wanted == pipeline.produced and consumer.out < _CREDIT:
             consumer.told_end = worked = True
-            consumer.send(Packet.of(("end", pipeline.produced, (pipeline.end(),))))
+            consumer.tell("end", pipeline.produced, (pipeline.end(),))
         return worked
 
     def _give(self, consumer: Attached, parcel: Parcel) -> None:
@@ -446,7 +439,7 @@ class HostServer:
         # A consumer that keeps many batches has to copy the next ones, so that slots stay free for the others.
         kept = sum(each.nbytes for each in consumer.holds.values())
         if kept > self._limit // 2 and len(consumer.holds) > _CREDIT + 1:
-            consumer.send(Packet.of(("copy", parcel.number)))
+            consumer.tell("copy", parcel.number)
         consumer.send(parcel.packet)
 
     def _demanded(self, pipeline: HostPipeline) -> bool:
@@ -488,7 +481,7 @@ class HostServer:
         for each in last:
             told = ("skipped", each.wanted, parcel.stop)
             each.wanted = parcel.stop
-            each.send(Packet.of(told))
+            each.tell(*told)
         self._drop(pipeline, readers)
         return not pipeline.is_full
 

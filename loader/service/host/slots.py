@@ -86,7 +86,7 @@ class PrivateSlots:
         return found
 
     def leave(self, slot: int) -> None:
-        """Note that a view is gone; with the last of a slot, what was written to it is dropped."""
+        """Note that a view is gone; the last view of a slot drops the pages that were written."""
         live = self._live[slot]
         live[0] -= 1
         if not live[0]:

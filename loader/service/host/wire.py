@@ -1,8 +1,7 @@
 """Packets between a host process and its consumers: whole messages, with descriptors.
 
-A consumer sends JSON, which is all that a host process reads of strangers' bytes. A host process sends pickles: a
-consumer runs what that process made of the very functions that it gave. What is larger than a packet is in a
-file without a name whose descriptor the packet carries.
+A consumer sends JSON, and a host process reads nothing else from strangers. A host process sends pickles: it runs the very functions
+that its consumers gave it. A message larger than a packet is in an unnamed file whose descriptor the packet carries.
 """
 
 from __future__ import annotations
@@ -14,16 +13,14 @@ import os
 import pickle
 import socket
 import stat
-import sys
 from typing import Any
 
-import numpy as np
-
 from tundish.loader.run.starting.control import scratch_file
+from tundish.loader.service.connections import handshake
 
 PROTOCOL = 1
 LARGEST = 100 << 10
-"""Bytes of a packet; what is larger is in a file."""
+"""Bytes of a packet; a larger message is in a file."""
 
 _RECEIVED = LARGEST + 4096
 _MOST_FDS = 8
@@ -34,12 +31,7 @@ _INT = 4
 
 def versions() -> dict[str, Any]:
     """Return what must be equal at both ends."""
-    return {
-        "protocol": PROTOCOL,
-        "tundish": getattr(sys.modules.get("tundish"), "__version__", ""),
-        "python": ".".join(map(str, sys.version_info[:2])),
-        "numpy": ".".join(np.__version__.split(".")[:2]),
-    }
+    return {"protocol": PROTOCOL, **handshake.versions()}
 
 
 class Packet:
@@ -147,7 +139,7 @@ def parse_told(data: bytes) -> dict[str, Any]:
 
 
 def read_file(fd: int) -> bytes:
-    """Return what a received file has, and close it.
+    """Return the bytes of a received file, and close it.
 
     Raises
     ------
@@ -160,6 +152,6 @@ def read_file(fd: int) -> bytes:
             raise ValueError(
                 f"descriptor of mode {found.st_mode:o} with {found.st_size:,} bytes is no message"
             )
-        return os.pread(fd, found.st_size, 0)  # not mapped: whoever sent it may cut it off
+        return os.pread(fd, found.st_size, 0)  # not mapped: the sender may truncate it
     finally:
         os.close(fd)

@@ -1,7 +1,7 @@
-"""The part of a shared job that its consumers hold: what each has had, and what lies below that.
+"""The part of a shared job that its consumers hold: the numbers that each has had, and a base below them.
 
-Elements are numbered in the job's order. A consumer's state says which numbers it has had; it is the only record of a
-delivery. So that it stays small, it says so from a *low* on only: everything below was had by somebody.
+Elements are numbered in the job's order. A consumer's state lists the numbers that it has had, and is the only record of a
+delivery. To stay small, the list begins at a *low*: all numbers below were had by some consumer.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tundish.loader.service.jobs.ranges import within as inside
 
 @dataclass(frozen=True)
 class Common:
-    """The elements that all consumers of a job have had together, as far as one of them was told.
+    """The elements that all consumers of a job have had together, as one of them was told.
 
     Parameters
     ----------
     low : int
-        All elements below this number were had, and were in the newest states of those who had them.
+        All elements below this number were had, and were in the newest states of their consumers.
     counts : mapping of str to int
         How many of them each consumer has had.
     members : tuple of str
@@ -118,11 +118,11 @@ class Claim:
     consumer : str
         Its name, which stays the same when it goes on from a state.
     base : Common
-        What it knows of all.
+        The base that the job told it last.
     had : ranges
-        What it has delivered itself, from the base's low on.
+        The numbers that it has delivered itself, from the base's low on.
     hand : tuple of (request, number)
-        What is its own and not delivered yet.
+        The numbers that are its own and not delivered yet.
     """
 
     consumer: str
@@ -174,4 +174,4 @@ def _name(value: Any, where: str) -> str:
 
 
 Told = tuple[Common, Ranges]
-"""A base, and what the consumer itself has had from its low on where that is lower than before."""
+"""A base, and the consumer's own numbers from its low on if that low is lower than before."""

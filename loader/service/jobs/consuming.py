@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import json
 import secrets
-import select
 import socket
 import time
 import warnings
-import weakref
 from collections import deque
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.protocols.items import End
 from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.run.state import describe_plan
-from tundish.loader.service.connections.calling import Caller, Outstanding
-from tundish.loader.service.connections.dialing import Refused
-from tundish.loader.service.connections.loop import READ, WRITE
 from tundish.loader.service.jobs.claims import Claim, Common, Told, read_ranges
 from tundish.loader.service.jobs.elements import parted, read
 from tundish.loader.service.jobs.holding import Holding
-from tundish.loader.service.jobs.jobserver import ROLE, Dealing
 from tundish.loader.service.jobs.merging import OP
+from tundish.loader.service.jobs.places import JobConnection
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Spec, Value
     from tundish.loader.protocols.items import Failure, Made
     from tundish.loader.protocols.operator import Operator
-    from tundish.loader.service.connections.credentials import Address, Credentials
+    from tundish.loader.service.connections.calling import Caller, Outstanding
+    from tundish.loader.service.jobs.dealing import Dealing
+    from tundish.loader.service.jobs.places import JobPlace
     from tundish.loader.service.jobs.requests import ElementRequest
     from tundish.loader.watch.watch import StageMeter
 
@@ -40,52 +37,20 @@ AHEAD = 4
 """The number of elements that a consumer asks for, or holds, by default."""
 
 _GOODBYE_S = 1.0
-
-_LOOK_ANEW_S = 1.0
-"""A job's server that is not there for so long is looked for again."""
-
-
-class JobPlace(Protocol):
-    """Tells where a job is served."""
-
-    @property
-    def credentials(self) -> Credentials:
-        """The token and certificates."""
-
-    def address(self) -> Address:
-        """Return the address of the job's server; it may wait, and raise `OSError` to be asked again."""
+_ANSWER_S = 1.0
+_IDLE_S = 0.05
 
 
-@dataclass(frozen=True)
-class FixedPlace:
-    """A job whose server does not move."""
-
-    where: Address
-    credentials: Credentials
-
-    def address(self) -> Address:
-        """Return its address."""
-        return self.where
-
-
-def consume(
-    dataset: Operator,
-    place: JobPlace,
-    job_name: str,
-    dealing: Dealing,
-    *,
-    consumer: str | None = None,
-    ahead: int = AHEAD,
-    patience_s: float = 300.0,
-) -> Consume:
-    """Return the plan of a consumer.
+@dataclass(frozen=True, eq=False)
+class Consume(SourceNode):
+    """The elements of a shared job that are dealt to one consumer.
 
     Parameters
     ----------
     dataset : Operator
         The plan whose elements the job deals.
     place : JobPlace
-        Where it is served.
+        The place where it is served.
     job_name : str
         Its name.
     dealing : Dealing
@@ -93,24 +58,18 @@ def consume(
     consumer : str, optional
         The consumer's name: of rounds its number, of a window its trainer; by default a new one for each iterator.
     ahead : int
-        How many elements it asks for, or holds.
+        The number of elements that it asks for, or holds; at least 2.
     patience_s : float
-        How long nobody may serve the job until that is an error.
+        The time after which it is an error that no process serves the job.
     """
-    return Consume(dataset, place, job_name, dealing, consumer, max(2, ahead), patience_s)
-
-
-@dataclass(frozen=True, eq=False)
-class Consume(SourceNode):
-    """The elements of a shared job that are dealt to one consumer."""
 
     dataset: Operator
     place: JobPlace
     job_name: str
     dealing: Dealing
-    consumer: str | None
-    ahead: int
-    patience_s: float
+    consumer: str | None = None
+    ahead: int = AHEAD
+    patience_s: float = 300.0
 
     op = OP
     computing = replays = fleeting = True
@@ -145,7 +104,7 @@ class Consume(SourceNode):
         def value(item: Any, _: int) -> Any:
             raise CheckpointError(
                 f"element {item} of job {self.job_name!r} was had and is not dealt again: operators that hold elements "
-                "(shuffle, a window, sort_within) go before distribute(), not behind it, where states are restored"
+                "(shuffle, a window, sort_within) go before distribute(), not after it, where states are restored"
             )
 
         return maker.at_hand(value)
@@ -169,15 +128,13 @@ class Consumed:
     def __init__(self, node: Consume, pass_: int, meter: StageMeter) -> None:
         self._node, self._pass, self._meter = node, pass_, meter
         name = node.consumer or f"{socket.gethostname()}-{secrets.token_hex(6)}"
-        self._holding = Holding(name, node.ahead)
+        self._holding = Holding(name, max(2, node.ahead))
         self._joining: Outstanding | None = None
         self._asked: deque[tuple[int | None, Outstanding]] = deque()
-        self._saying: Outstanding | None = None  # only what has come
-        self._gone_since: float | None = None
-        self._look_at = 0.0  # when the job's server is looked for again
+        self._saying: Outstanding | None = None  # a report without a request
         self._left = 0.0  # when the last element was handed out
-        self._box: list[Caller] = []  # so that dropping this ends the connection
-        weakref.finalize(self, _hang_up, self._box)
+        self._connection = JobConnection(node.place, node.job_name, node.patience_s)
+        self._caller: Caller | None = None
 
     def next(self) -> Made | Failure:
         holding = self._holding
@@ -200,8 +157,11 @@ class Consumed:
     # -- the connection -------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Say what is to be said, and take in what has come, without waiting."""
-        caller = self._connection()
+        """Send what is due and process the answers that have come, without waiting."""
+        caller = self._connection.find()
+        if caller is not self._caller:
+            self._forget()
+            self._caller = caller
         if caller is None:
             return
         holding = self._holding
@@ -228,65 +188,22 @@ class Consumed:
             self._take_in(*self._asked.popleft())
         return found
 
-    def _connection(self) -> Caller | None:
-        """Return the connection, to where the job is served now; None if nobody serves it yet."""
-        if self._box and self._box[0].error is None:
-            self._gone_since = None
-            return self._box[0]
-        now = time.monotonic()
-        if self._gone_since is None:
-            self._gone_since, self._look_at = now, now + (_LOOK_ANEW_S if self._box else 0.0)
-        if now < self._look_at:
-            return self._box[0] if self._box else None
-        try:
-            address = self._node.place.address()
-        except Refused:
-            raise
-        except OSError as error:
-            self._check_patience(error)
-            address = None
-        else:
-            if self._box:
-                self._check_patience(self._box[0].error)
-        self._look_at = time.monotonic() + _LOOK_ANEW_S
-        if self._box and address in {None, self._box[0].address}:
-            return self._box[0]
-        self._hang_up()
-        if address is not None:
-            self._box.append(Caller(address, self._node.place.credentials, ROLE))
-        return self._box[0] if self._box else None
-
-    def _check_patience(self, error: OSError | None) -> None:
-        """Raise if nobody has served the job for too long."""
-        assert self._gone_since is not None
-        if time.monotonic() - self._gone_since > self._node.patience_s:
-            raise ConnectionError(
-                f"job {self._node.job_name!r} is not served for {self._node.patience_s:g} s: {error}"
-            ) from error
-
     def _hang_up(self) -> None:
-        _hang_up(self._box)
+        self._connection.hang_up()
+        self._caller = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget the requests of a connection that has ended."""
         self._holding.joined = False
         self._joining = self._saying = None
         self._asked.clear()
 
     def _wait(self) -> None:
         """Wait until the job answers, unless it has."""
-        if self._holding.ready or self._holding.done:
-            return
-        if not self._box:
-            time.sleep(max(0.0, min(self._look_at - time.monotonic(), _LOOK_ANEW_S)))
-            return
-        caller = self._box[0]
-        pending = self._joining is not None or bool(self._asked)
-        left_s = min(caller.deadline - time.monotonic(), _LOOK_ANEW_S) if pending else 0.05
-        self._poll(caller, time.monotonic() + left_s)
-
-    def _poll(self, caller: Caller, until: float) -> None:
-        poll = select.poll()
-        if caller.fileno() >= 0:
-            poll.register(caller.fileno(), READ | WRITE if caller.wants_write else READ)
-        poll.poll(max(0.0, until - time.monotonic()) * 1000 + 0.5)
+        if not (self._holding.ready or self._holding.done):
+            pending = self._joining is not None or bool(self._asked)
+            self._connection.wait(_ANSWER_S if pending else _IDLE_S)
 
     # -- what is said ---------------------------------------------------------------------------
 
@@ -345,9 +262,9 @@ class Consumed:
     def _broken(self, error: OSError) -> None:
         """Join anew, unless time alone will not change it."""
         self._holding.joined = False
-        if isinstance(error, (PermissionError, TimeoutError)) or not self._box:
+        if isinstance(error, (PermissionError, TimeoutError)) or self._caller is None:
             return
-        if not isinstance(error, ConnectionError) and self._box[0].error is None:
+        if not isinstance(error, ConnectionError) and self._caller.error is None:
             raise error  # the iterator's, which has failed there
 
     def _check(self, fields: dict[str, Any]) -> None:
@@ -378,12 +295,12 @@ class Consumed:
         self._leave(0.0)
 
     def _leave(self, wait_s: float) -> None:
-        if self._box and self._holding.joined:
-            caller = self._box[0]
+        caller = self._caller
+        if caller is not None and self._holding.joined:
             said, until = caller.begin("leave", again=False), time.monotonic() + wait_s
             caller.advance()
             while not said.done and caller.error is None and time.monotonic() < until:
-                self._poll(caller, until)
+                caller.wait(until)
                 caller.advance()
         self._hang_up()
 
@@ -396,8 +313,3 @@ def _told(told: Any) -> Told | None:
 
 def _begun(caller: Caller, request: ElementRequest) -> Outstanding:
     return caller.begin("ask", again=False, **asdict(request))
-
-
-def _hang_up(box: list[Caller]) -> None:
-    while box:
-        box.pop().close()

@@ -1,6 +1,6 @@
 """Elements on their way from a job to a consumer: arrays as they lie in memory, everything else encoded.
 
-An element is one or more blobs: how it is made of its leaves, each array's memory, and what is no array in one piece.
+An element is one or more blobs: its structure, the memory of each array, and all other leaves encoded together.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read(blobs: Blobs, ref: int) -> Made | Failure:
 
 
 def joined(elements: Sequence[Blobs]) -> tuple[list[list[int]], Blobs]:
-    """Return how `parted` takes apart what is sent for several elements, and that: one blob, or those of a single one."""
+    """Return the sizes by which `parted` separates elements, and the blobs to send: one for several elements, or those of a single one."""
     if len(elements) == 1:
         return [], elements[0]
     return [[len(blob) for blob in blobs] for blobs in elements], [
@@ -82,7 +82,7 @@ def parted(sizes: Sequence[Sequence[int]], blobs: Blobs) -> list[Blobs]:
 
 
 def _key(leaf: Any) -> tuple[np.dtype, tuple[int, ...]] | None:
-    """Return dtype and shape of an array that crosses as it lies; None for what is encoded."""
+    """Return dtype and shape of an array that is sent as it lies in memory; None for a leaf that is encoded."""
     key = leaf_key(leaf)
     if isinstance(leaf, (np.ndarray, np.generic)) and is_fixed(key):
         return key

@@ -1,4 +1,4 @@
-"""`Holding`: what a consumer of a shared job asks for, holds and has delivered."""
+"""`Holding`: the requests of a consumer of a shared job, and the elements that it holds and has delivered."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Mark = tuple[Common, Any, int]
 
 
 class Holding:
-    """A consumer's side of a job: what it asks for, holds and has delivered.
+    """A consumer's side of a job: its requests, and the elements that it holds and has delivered.
 
-    An element that has come is delivered only when the job has heard of that: then it is the consumer's for good, and
-    nobody else's if the consumer is cut off.
+    An element that has come is delivered only after the job has confirmed that it came. From then on the element belongs to this
+    consumer, even if the consumer is cut off.
 
     Parameters
     ----------
     consumer : str
         The consumer's name.
     ahead : int
-        How many answers are asked for, or held, at most.
+        The largest number of answers that are requested or held.
 
     Notes
     -----
-    A request is for as many elements as the consumer uses in a hundredth of a second, and for no more than a sixteenth of
-    what it has used already. So a quick consumer has few round trips, and no consumer holds much of a small dataset.
+    A request is for as many elements as the consumer uses in a hundredth of a second, and for at most a sixteenth of those it has
+    used already. So a fast consumer needs few round trips, and no consumer holds much of a small dataset.
     """
 
     def __init__(self, consumer: str, ahead: int = 2) -> None:
@@ -84,13 +84,8 @@ class Holding:
 
     @property
     def owes(self) -> bool:
-        """True if the job is to hear of what has come, so that it may be delivered."""
+        """True if elements have come that the job must confirm before they may be delivered."""
         return self.joined and self._acked < self._received
-
-    @property
-    def waiting(self) -> int:
-        """The number of requests without an answer."""
-        return self._asked - self._received
 
     def request(self) -> ElementRequest:
         """Return the next request."""
@@ -99,13 +94,8 @@ class Holding:
         return ElementRequest(self._asked - 1, self._received, self.kept, self.size)
 
     def report(self) -> ElementRequest:
-        """Return a request for no element, which says what has come."""
+        """Return a request for no element, which reports the elements that have come."""
         return ElementRequest(None, self._received, self.kept)
-
-    def unasked(self) -> None:
-        """Take back the last request: it was answered that there is nothing yet."""
-        self._asked -= 1
-        self._sizes.pop()
 
     @property
     def kept(self) -> int:

@@ -67,7 +67,7 @@ def alone(state: dict[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     state : dict
-        What `merge_states` gave, or the state of a job's only consumer.
+        The result of `merge_states`, or the state of a job's only consumer.
 
     Raises
     ------
@@ -85,13 +85,13 @@ def alone(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def claim_of(state: Any) -> Claim:
-    """Return what a state of a consumer says; raise `CheckpointError` if it is none."""
+    """Return the claim in a state of a consumer; raise `CheckpointError` if the state is none."""
     check_form(state)
     if not state["plan"] or state["plan"][-1][0] != OP:
         labels = " -> ".join(label for label, _ in state["plan"]) or "no operators"
         raise CheckpointError(
             f"a state of a shared job's consumer ends with {OP}; this one has {labels}: merge the states of the "
-            "datasets that distribute(job_name=) gives, with nothing behind it"
+            "datasets that distribute(job_name=) gives, with nothing after it"
         )
     try:
         return Claim.from_json(state["position"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 Ranges = tuple[tuple[int, int], ...]
@@ -51,15 +50,6 @@ def size(ranges: Ranges) -> int:
     return sum(stop - first for first, stop in ranges)
 
 
-def holds(ranges: Ranges, number: int) -> bool:
-    """Return True if a number is in the ranges."""
-    at = bisect_right(ranges, (number, _FAR))
-    return at > 0 and number < ranges[at - 1][1]
-
-
 def moved(ranges: Ranges, by: int) -> Ranges:
     """Return ranges with `by` subtracted from each number."""
     return tuple((first - by, stop - by) for first, stop in ranges)
-
-
-_FAR = 2**63

@@ -55,7 +55,7 @@ class DealtElements:
 
 @dataclass(frozen=True)
 class NothingYet:
-    """Nothing can be given yet: ask again. `heard`: what the request said has been taken in."""
+    """Nothing can be given yet: ask again. `heard`: True if the job has processed the rest of the request."""
 
     heard: bool = True
 
@@ -67,7 +67,7 @@ class NothingMore:
 
 @dataclass(frozen=True)
 class JoinAnew:
-    """The job knows nothing of this consumer: it is to join with what it has had."""
+    """The job does not know this consumer, which must join with the numbers that it has had."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tundish.loader.service.jobs.claims import Claim, Common
-from tundish.loader.service.jobs.job import MakeOrder
+from tundish.loader.service.jobs.members import JobMember, JobMembers
+from tundish.loader.service.jobs.production import MakeOrder, Production
 from tundish.loader.service.jobs.requests import (
     MOST_ANSWER_BYTES,
     Answer,
@@ -19,17 +20,13 @@ from tundish.loader.service.jobs.requests import (
     NothingYet,
 )
 
-_MOST_STATES = 64
-
 
 @dataclass
-class _Trainer:
-    life: str
-    cursor: int
+class _Trainer(JobMember):
+    cursor: int = 0
     given: dict[int, range] = field(default_factory=dict)  # request -> numbers
     skipped: int = 0  # and not told yet
     told: int = -1  # at which number the state stood that it knows
-    until: float | None = None
 
     @property
     def first(self) -> int:
@@ -43,12 +40,12 @@ class SharedWindow:
     Parameters
     ----------
     waits : bool
-        True if nobody skips: a trainer that is slower than the others holds them up. Else who falls out of the window goes
-        on with what is oldest there.
+        True if no trainer skips elements: the slowest trainer holds up the others. If False, a trainer that falls out of the
+        window goes on with the oldest element there.
     most, most_bytes : int
         Bounds of the window.
     lease_s : float
-        How long a trainer that is not connected still holds the others up.
+        The seconds for which a trainer that is not connected still holds up the others.
     every : int
         Trainers are told a newer state of the iterator after so many elements.
     """
@@ -63,72 +60,53 @@ class SharedWindow:
         every: int = 16,
     ) -> None:
         self._waits, self._most, self._most_bytes = waits, most, most_bytes
-        self.lease_s, self._every = lease_s, every
-        self.members: dict[str, _Trainer] = {}
-        self._values: dict[int, tuple[Any, int]] = {}
-        self._nbytes = 0
-        self._first = self._frontier = 0  # of the window; behind the last that was made
-        self._states: dict[int, Mapping[str, Any] | None] = {}
-        self._run: Any = None
-        self._position: int | None = None
-        self._total: int | None = None
-        self._turn = 0
+        self._every = every
+        self.members: JobMembers[_Trainer] = JobMembers(lease_s)
+        self._first = 0  # of the window
+        self._made = Production()
 
     # -- who takes part -------------------------------------------------------------------------
 
     def join(self, claim: Claim, life: str, now: float) -> Declined | None:
         """Let a trainer go on where its state says, or as near to that as the window is."""
-        run, name = claim.base.run, claim.consumer
+        run, name, made = claim.base.run, claim.consumer, self._made
         if not name:
             return Declined("a trainer of a job has a name, and this one's is empty")
-        if None not in {self._run, run} and run != self._run:
+        if None not in {made.run, run} and run != made.run:
             return Declined(
                 f"the state is of another run: [fingerprint, iteration, seed, graph_seed] are {run} in the state, "
-                f"{self._run} in the job that runs; begin without it, or under another job name"
+                f"{made.run} in the job that runs; begin without it, or under another job name"
             )
         if run is None:
             cursor = self._first
         else:
             ends = [stop for _, stop in claim.had] + [number + 1 for _, number in claim.hand]
-            self._run, cursor = run, max(ends, default=claim.base.low)
-            if self._position is None and not self.members:  # nobody has begun
-                self._first = self._frontier = cursor
-            self._states.setdefault(claim.base.at, claim.base.state)
-        self.members[name] = _Trainer(life, cursor)
-        if self._waits and cursor < self._first:
-            self._rewind(cursor)
+            made.run, cursor = run, max(ends, default=claim.base.low)
+            if not made.begun and not self.members:
+                self._first = made.frontier = cursor
+            made.states.setdefault(claim.base.at, claim.base.state)
+        self.members[name] = _Trainer(life, cursor=cursor)
+        if (
+            self._waits and cursor < self._first
+        ):  # it has gone back: everything from there is made again
+            self._first = cursor
+            made.begin_at(cursor)
         return None
 
-    def _rewind(self, cursor: int) -> None:
-        """Make everything from a number on again, for a trainer that has gone back."""
-        self._values.clear()
-        self._nbytes = 0
-        self._first = self._frontier = cursor
-        self._position = None
-        self._turn += 1
-
-    def cut(self, consumer: str, life: str, now: float) -> None:
-        """Note that a trainer is not connected any more: its lease begins to run."""
-        reader = self.members.get(consumer)
-        if reader is not None and reader.life == life and reader.until is None:
-            reader.until = now + self.lease_s
-
     def leave(self, consumer: str, life: str) -> None:
-        """Let a trainer go: nobody waits for it."""
-        reader = self.members.get(consumer)
-        if reader is not None and reader.life == life:
+        """Let a trainer go; the others do not wait for it."""
+        if self.members.in_life(consumer, life) is not None:
             del self.members[consumer]
             self._trim()
 
     def tick(self, now: float) -> None:
         """End the leases that have run out by now."""
-        for name, reader in list(self.members.items()):
-            if reader.until is not None and now >= reader.until:
-                self.leave(name, reader.life)
+        for name, reader in self.members.ended(now):
+            self.leave(name, reader.life)
 
     def next_tick(self) -> float | None:
         """Return when `tick` has something to do."""
-        return min((r.until for r in self.members.values() if r.until is not None), default=None)
+        return self.members.next_end()
 
     # -- elements -------------------------------------------------------------------------------
 
@@ -149,101 +127,84 @@ class SharedWindow:
         if first < self._first and not self._waits:
             reader.skipped += self._first - first
             first = self._first
-        if first not in self._values:
-            over = self._total is not None and first >= self._total
+        if first not in self._made.values:
+            over = self._made.total is not None and first >= self._made.total
             return NothingMore() if over else NothingYet()
         numbers = range(first, self._stop(first, max(given.stop, first + 1)))
         reader.given[ask.request] = numbers
         reader.cursor = max(reader.cursor, numbers.stop)
         skipped, reader.skipped = reader.skipped, 0
-        elements = tuple((number, self._values[number][0]) for number in numbers)
+        elements = tuple((number, self._made.values[number][0]) for number in numbers)
         return DealtElements(elements, self._tell(reader, first), skipped)
 
     def _stop(self, first: int, stop: int) -> int:
         """Return where an answer ends that begins with an element, within the bounds of an answer."""
-        nbytes = self._values[first][1]
+        values = self._made.values
+        nbytes = values[first][1]
         for number in range(first + 1, stop):
-            nbytes += self._values.get(number, (None, MOST_ANSWER_BYTES + 1))[1]
+            nbytes += values.get(number, (None, MOST_ANSWER_BYTES + 1))[1]
             if nbytes > MOST_ANSWER_BYTES:
                 return number
         return stop
 
     def _tell(self, reader: _Trainer, number: int) -> Any:
-        at = max((at for at in self._states if at <= number), default=None)
+        at = self._made.state_at(number)
         if at is None or (reader.told >= 0 and number < reader.told + self._every):
             return None
         reader.told = number
-        return Common(number, at=at, state=self._states[at]), ()
+        return Common(number, at=at, state=self._made.states[at]), ()
 
     def _trim(self) -> None:
-        """Drop what nobody will ask for any more."""
+        """Drop the elements that no trainer will ask for."""
         if self._waits and self.members:
             first = min(reader.first for reader in self.members.values())
-            while self._first < min(first, self._frontier):
+            while self._first < min(first, self._made.frontier):
                 self._drop()
 
     def _drop(self) -> None:
-        value = self._values.pop(self._first, None)
-        if value is not None:
-            self._nbytes -= value[1]
+        self._made.drop(self._first)
         self._first += 1
 
     # -- the iterator ---------------------------------------------------------------------------
 
     def order(self) -> MakeOrder | None:
-        """Return what is to be done next; None if nothing is, until something changes."""
-        readers = self.members.values()
-        if not readers or (self._total is not None and self._frontier >= self._total):
+        """Return the next order; None if there is none until something changes."""
+        readers, made = self.members.values(), self._made
+        if not readers or made.whole:
             return None
-        ahead = self._frontier - max(reader.cursor for reader in readers)
-        full = len(self._values) >= self._most or self._nbytes >= self._most_bytes
         if self._waits:
-            least = min(reader.cursor for reader in readers)
-            if full and least < self._frontier:
+            if self._is_full(0) and min(reader.cursor for reader in readers) < made.frontier:
                 return None
-        elif ahead > self._most // 4:
+        elif made.frontier - max(reader.cursor for reader in readers) > self._most // 4:
             return None
-        if self._frontier == self._position:
-            return MakeOrder(self._turn, self._frontier)
-        at = max((at for at in self._states if at <= self._frontier), default=0)
-        if self._position is None or self._frontier < self._position or at > self._position:
-            self._turn += 1
-            self._position = at
-            return MakeOrder(self._turn, at, begin=True, state=self._states.get(at))
-        return MakeOrder(self._turn, self._position)
+        return made.order(made.frontier)
+
+    def _is_full(self, beyond: int) -> bool:
+        """Return True if there are as many elements as may be, and `beyond` more; or so many bytes."""
+        there, nbytes = len(self._made.values), self._made.nbytes
+        return there >= self._most + beyond or nbytes >= self._most_bytes + beyond
 
     def began(self, turn: int, state: Mapping[str, Any]) -> None:
         """Take in the state of an iterator that was begun at its start: with its seeds."""
-        if turn == self._turn and self._position is not None:
-            self._states.setdefault(self._position, state)
-            if self._run is None:
-                self._run = Common(state=state).run
+        self._made.began(turn, state)
 
     def made(
         self, turn: int, value: Any, nbytes: int = 0, state: Mapping[str, Any] | None = None
     ) -> None:
         """Take in the element that was ordered; `state`, if it was taken, is the iterator's behind it."""
-        if turn != self._turn or self._position is None:
+        made = self._made
+        number = made.made(turn, state)
+        if number is None:
             return
-        number, self._position = self._position, self._position + 1
-        if state is not None:
-            self._states[number + 1] = state
-            if len(self._states) > _MOST_STATES:
-                for at in sorted(self._states)[1:-1:2]:
-                    del self._states[at]
-        if number < self._frontier:
+        if number < made.frontier:
             return
-        self._frontier = number + 1
-        self._values[number] = value, nbytes
-        self._nbytes += nbytes
+        made.frontier = number + 1
+        made.keep(number, value, nbytes)
         if not self._waits:
             newest = max((reader.cursor for reader in self.members.values()), default=number)
-            while self._first < min(newest, number) and (
-                len(self._values) > self._most or self._nbytes > self._most_bytes
-            ):
+            while self._first < min(newest, number) and self._is_full(1):
                 self._drop()
 
     def end(self, turn: int) -> None:
         """Take in that there is no element at the place that was ordered."""
-        if turn == self._turn and self._position is not None:
-            self._total = self._position
+        self._made.ended(turn)

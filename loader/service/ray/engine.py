@@ -1,6 +1,6 @@
 """The service on Ray: agents as actors, which Ray places, watches and starts machines for.
 
-An agent's actor is *detached*: it outlives whoever started it, and a dispatcher that was restarted finds it by its
+An agent's actor is *detached*: it outlives the process that started it, and a restarted dispatcher finds it by its
 name. It is never restarted by Ray, as its name is its own for ever; the fleet starts another one.
 """
 
@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.service.ray.cluster import NAMESPACE, import_ray, join
 
@@ -42,14 +42,7 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-class RunningAgent(Protocol):
-    """An agent in this process."""
-
-    def close(self) -> None:
-        """End it, with its workers."""
-
-
-BeginAgent = Callable[[str, "AgentOrder", str, bytes], RunningAgent]
+BeginAgent = Callable[[str, "AgentOrder", str, bytes], object]
 """Begins an agent in this process, given its name, its order, the host it is to listen on, and the token."""
 
 
@@ -61,7 +54,7 @@ class RayAgent:
     name : str
         The agent's name.
     order : AgentOrder
-        What is wanted of it.
+        The agent to start.
     token : bytes
         The token that its callers have to know.
     begin : callable

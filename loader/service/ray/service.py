@@ -1,8 +1,8 @@
 """The service on a Ray cluster: a dispatcher's actor, and the process that starts and stops it.
 
 The dispatcher is a detached, named actor, which Ray restarts with its journal; its fleet starts agents as actors. A
-process that Ray has joined is ended by Ray a minute after the cluster's head has died, so whoever calls `start_on_ray` does
-not join: a child process does. It stays only where it has started a cluster of this machine alone, which ends with it.
+process that has joined Ray is ended by Ray a minute after the cluster's head has died. So the caller of `start_on_ray` does not
+join: a child process does. The child stays only if it has started a cluster of this machine alone, which ends with it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -88,25 +89,19 @@ class TokenFile:
         Path(self.path).unlink()
 
 
-class BegunAgent:
-    """A `WorkerServer` in an actor of Ray's."""
-
-    def __init__(self, name: str, order: AgentOrder, host: str, token: bytes) -> None:
-        with TokenFile(token) as path:
-            self._server = WorkerServer(
-                WorkerConfig(
-                    order.dispatcher,
-                    f"{host}:%port%",
-                    host=host,
-                    cores=order.cores,
-                    name=name,
-                    token_file=path,
-                )
+def begun_agent(name: str, order: AgentOrder, host: str, token: bytes) -> WorkerServer:
+    """Start a `WorkerServer` in an actor of Ray's."""
+    with TokenFile(token) as path:
+        return WorkerServer(
+            WorkerConfig(
+                order.dispatcher,
+                f"{host}:%port%",
+                host=host,
+                cores=order.cores,
+                name=name,
+                token_file=path,
             )
-
-    def close(self) -> None:
-        """End it, with its workers."""
-        self._server.stop()
+        )
 
 
 class RayDispatcher:
@@ -133,7 +128,7 @@ class RayDispatcher:
                 token_file=path,
             )
             self._server = DispatchServer(config)
-        self._engine = RayEngine(plan.name, token, BegunAgent, plan.options)
+        self._engine = RayEngine(plan.name, token, begun_agent, plan.options)
         credentials = Credentials(token, TlsFiles.from_environment())
         self._keeper = Keeper(self._engine, self._server.target, plan.cores, credentials)
         self._keeper.start()
@@ -143,7 +138,7 @@ class RayDispatcher:
         return self._server.target
 
     def token(self) -> bytes:
-        """Return the token, for trainers that are in the cluster: who may call this may run anything there anyway."""
+        """Return the token, for trainers in the cluster: a process that can call this can run anything there anyway."""
         return self._token
 
     def place(self) -> tuple[int, str]:
@@ -202,7 +197,7 @@ def end(plan: RayServicePlan) -> None:
     with suppress(ray.exceptions.RayError):
         ray.get(actor.stop.remote(), timeout=30)
     ray.kill(actor, no_restart=True)
-    engine = RayEngine(plan.name, b"", BegunAgent)
+    engine = RayEngine(plan.name, b"", begun_agent)
     engine.stop(engine.find())  # of a dispatcher that could not
 
 
@@ -216,9 +211,23 @@ class RayFleet:
     """
 
     def __init__(self, plan: RayServicePlan, credentials: Credentials) -> None:
-        self._plan, self._credentials = plan, credentials
-        self._child = _Child(plan, credentials.token)
-        self.target = self._child.target
+        self._credentials = credentials
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tundish.loader.service.ray.starting"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._ending = weakref.finalize(self, _close, self._process)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        order = json.dumps({"plan": asdict(plan), "token": credentials.token.decode("latin-1")})
+        self._process.stdin.write(order.encode() + b"\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline() or b'{"error": "its process ended"}')
+        if "error" in answer:
+            self._ending()
+            raise RuntimeError(f"the service did not start on Ray: {answer['error']}")
+        self.target = str(answer["target"])
 
     def scale(self, workers: int | None) -> None:
         """Have another number of agents; None: as many as trainers need.
@@ -233,38 +242,6 @@ class RayFleet:
 
     def stop(self) -> None:
         """Stop the agents and the dispatcher, and the cluster if it was started for them; safe to call twice."""
-        self._child.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-
-class _Child:
-    """The process that joins the cluster."""
-
-    def __init__(self, plan: RayServicePlan, token: bytes) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tundish.loader.service.ray.starting"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self._ending = weakref.finalize(self, _close, self._process)
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        order = json.dumps({"plan": asdict(plan), "token": token.decode("latin-1")})
-        self._process.stdin.write(order.encode() + b"\n")
-        self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline() or b'{"error": "its process ended"}')
-        if "error" in answer:
-            self._ending()
-            raise RuntimeError(f"the service did not start on Ray: {answer['error']}")
-        self.target = str(answer["target"])
-
-    def stop(self) -> None:
-        """Have the service stopped, and wait for it."""
         stdin, stdout = self._process.stdin, self._process.stdout
         if not self._ending.alive or stdin is None or stdout is None:
             return
@@ -273,6 +250,12 @@ class _Child:
             stdin.flush()
             stdout.readline()
         self._ending()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:
@@ -333,7 +316,8 @@ def start_on_ray(
     RuntimeError
         It did not start; the message has why.
     """
-    import_ray_spec()
+    if find_spec("ray") is None:  # it is not imported here
+        import_ray()
     credentials = Credentials.find(token_file)
     work_dir = work_dir or str(Path(tempfile.gettempdir()) / f"tundish-{name}")
     plan = RayServicePlan(
@@ -347,11 +331,3 @@ def start_on_ray(
         address,
     )
     return RayFleet(plan, credentials)
-
-
-def import_ray_spec() -> None:
-    """Raise ImportError, with what to do, unless Ray is installed; it is not imported."""
-    from importlib.util import find_spec  # noqa: PLC0415 - asked once
-
-    if find_spec("ray") is None:
-        import_ray()

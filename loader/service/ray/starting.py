@@ -15,7 +15,7 @@ from tundish.loader.service.ray.service import RayServicePlan, begin, end
 
 
 def main() -> None:
-    """Serve one order of `_Child`: start, answer, and at the end of the input leave."""
+    """Serve one order of a `RayFleet`: start, answer, and at the end of the input leave."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what Ray prints
 
@@ -28,7 +28,7 @@ def main() -> None:
     try:
         target = begin(plan, token)
         leave()
-    except Exception as error:  # noqa: BLE001 - told to who asked
+    except Exception as error:  # noqa: BLE001 - sent to the parent
         answer(error=f"{type(error).__name__}: {error}")
         return
     answer(target=target)

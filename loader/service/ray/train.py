@@ -115,9 +115,4 @@ def _know(token: bytes) -> None:
             return
     file = TokenFile(token)
     os.environ[TOKEN_FILE] = file.path
-    atexit.register(_forget, file.path)
-
-
-def _forget(path: str) -> None:
-    with suppress(OSError):
-        Path(path).unlink()
+    atexit.register(Path(file.path).unlink, missing_ok=True)

@@ -7,7 +7,11 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tundish.loader.service.connections.credentials import Address, Credentials, parse_address
+from tundish.loader.service.connections.credentials import (
+    Address,
+    parse_address,
+    parse_addresses,
+)
 
 SCHEME = "tcp"
 _PROTOCOLS = (None, "grpc", "grpc+local", SCHEME)
@@ -84,7 +88,7 @@ class WorkerConfig:
     Parameters
     ----------
     dispatcher_address : str
-        The dispatcher's address, as ``"host:port"``.
+        The dispatcher's address, as ``"host:port"``. Several, with commas between them, are tried in turn.
     worker_address : str, optional
         The address by which trainers reach this worker, as ``"host:port"``; ``%port%`` stands for the port that it listens
         on. By default ``"localhost:%port%"``.
@@ -126,7 +130,7 @@ class WorkerConfig:
     def __post_init__(self) -> None:
         if not self.dispatcher_address:
             raise ValueError('a worker needs a dispatcher_address, as "host:5050"')
-        parse_address(self.dispatcher_address)
+        parse_addresses(self.dispatcher_address)
         _check_port(self.port)
         _check_protocol(self.protocol)
         if self.worker_address is not None:
@@ -140,11 +144,6 @@ class WorkerConfig:
 def seconds(milliseconds: int | None, default: float) -> float:
     """Return a time in seconds; 0 is a very short one, as in tf.data."""
     return default if milliseconds is None else max(milliseconds, 1) / 1000
-
-
-def credentials_of(config: DispatcherConfig | WorkerConfig) -> Credentials:
-    """Return the credentials that a configuration names."""
-    return Credentials.find(config.token_file)
 
 
 def interface(host: str) -> str:

@@ -6,8 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.service.connections.calling import Calls
-from tundish.loader.service.connections.credentials import show_address
+from tundish.loader.service.connections.answering import Calls
+from tundish.loader.service.connections.credentials import Credentials, show_address
 from tundish.loader.service.connections.listening import Listener
 from tundish.loader.service.dispatching.datasets import open_datasets
 from tundish.loader.service.dispatching.dispatcher import OWN
@@ -16,7 +16,6 @@ from tundish.loader.service.dispatching.journal import NoJournal, open_journal
 from tundish.loader.service.servers.configs import (
     SCHEME,
     DispatcherConfig,
-    credentials_of,
     interface,
     seconds,
 )
@@ -80,7 +79,7 @@ class DispatcherCalls(Calls):
 
 
 class DispatchServer(StartedServer):
-    """A dispatcher of the data service: it knows datasets, jobs, workers and who has which seats.
+    """A dispatcher of the data service: it knows datasets, jobs, workers and the seats of each trainer.
 
     It is in this process, in a thread of its own, and carries no elements. It ends when it is stopped, when it is left
     as a context manager, when nothing refers to it any more, or with its process.
@@ -103,9 +102,9 @@ class DispatchServer(StartedServer):
 
     Notes
     -----
-    As in tf.data, with `fault_tolerant_mode` what was registered is in `work_dir` before it is answered, and a
-    dispatcher that is started again with the same port and `work_dir` goes on. Here trainers go on meanwhile, since they
-    have their workers already, and their position is in their own states.
+    As in tf.data, `fault_tolerant_mode` writes registered datasets and jobs to `work_dir` before it answers, and a
+    dispatcher that is started again with the same port and `work_dir` goes on. Here trainers go on meanwhile, because they
+    have their workers already, and their positions are in their own states.
 
     Examples
     --------
@@ -134,7 +133,7 @@ class DispatchServer(StartedServer):
         """Start it; one that is started stays as it is."""
         if self._began():
             return
-        config, credentials = self._config, credentials_of(self._config)
+        config, credentials = self._config, Credentials.find(self._config.token_file)
         calls = DispatcherCalls(config)
         try:
             host = interface(config.host)
@@ -148,7 +147,7 @@ class DispatchServer(StartedServer):
         reached = numbered((reached_there(host), listener.address[1]))
         agent = {"name": OWN, "address": list(reached), "cores": 0}
         start = self._host_job or host_here(host, credentials)
-        joining = Joining(reached_here(listener.address), credentials, agent, start)
+        joining = Joining([reached_here(listener.address)], credentials, agent, start)
         running.closes(joining.close)
         joining.start()
 
@@ -157,7 +156,7 @@ class DispatchServer(StartedServer):
         self._started().stopped.wait()
 
     def stop(self) -> None:
-        """Stop it; what is in its journal stays. Safe to call twice."""
+        """Stop it; its journal stays. Safe to call twice."""
         super().stop()
 
     @property

@@ -44,7 +44,7 @@ class AgentEngine(Protocol):
         """Stop agents, with their workers; names that are gone are no error."""
 
     def watch(self, timeout_s: float) -> list[str]:
-        """Wait until an agent has ended that was started and not stopped, at most so long.
+        """Wait until an agent has ended that was started and not stopped, at most `timeout_s`.
 
         Returns
         -------

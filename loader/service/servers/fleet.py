@@ -8,10 +8,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from tundish.loader.service.dispatching.client import DispatcherClient
+from tundish.loader.service.dispatching.client import DispatcherClient, Needs
 from tundish.loader.service.servers.engine import AgentEngine, AgentOrder
 from tundish.loader.service.servers.keeping import IDLE_S, AgentRoster
 
@@ -23,16 +22,6 @@ _log = logging.getLogger("tundish.service")
 _WAIT_S = 0.02
 _LOOK_S = 1.0
 """Between looks at what trainers need; an agent that ends is heard of at once."""
-
-
-@dataclass(frozen=True)
-class Needs:
-    """The agents that are needed: how many, whether that is fixed or follows trainers; which have seats or jobs, and which are there."""
-
-    agents: int = 0
-    fixed: bool = True
-    busy: tuple[str, ...] = ()
-    joined: tuple[str, ...] = ()
 
 
 class Keeper:
@@ -57,7 +46,7 @@ class Keeper:
         self._client = DispatcherClient(target, credentials, timeout_s=_LOOK_S)
         self._roster = AgentRoster()
         self._stopping = False
-        self._needs = Needs()
+        self._needs: Needs = (0, True, (), ())
         self._thread = threading.Thread(target=self._run, daemon=True, name="tundish-keeper")
 
     def start(self) -> None:
@@ -83,24 +72,23 @@ class Keeper:
 
     def _look(self) -> None:
         """Start what is missing, stop what is too much, and wait for news."""
-        needs, now = self._ask(), time.monotonic()
-        self._roster.joined(needs.joined)
-        missing = self._roster.lacking(needs.agents, now)
+        (needed, fixed, busy, there), now = self._ask(), time.monotonic()
+        self._roster.joined(there)
+        missing = self._roster.lacking(needed, now)
         if missing:
             self._roster.begun(self._engine.start(self._order, missing), now)
-        idle_s = 0.0 if needs.fixed else IDLE_S
-        spare = self._roster.spare(needs.agents, needs.busy, now, idle_s=idle_s)
+        spare = self._roster.spare(needed, busy, now, idle_s=0.0 if fixed else IDLE_S)
         if spare:
             self._engine.stop(spare)
-        self._engine.scale(needs.agents)
+        self._engine.scale(needed)
         ended = self._engine.watch(self._roster.rest_s(now, _LOOK_S))
         if ended:
             self._roster.ended(ended, time.monotonic())
 
     def _ask(self) -> Needs:
-        """Learn which agents are needed; while the dispatcher is not there, what it said last."""
+        """Ask which agents are needed; while the dispatcher cannot be reached, return its last answer."""
         try:
-            self._needs = Needs(*self._client.needs(self._order.cores))
+            self._needs = self._client.needs(self._order.cores)
         except OSError as error:  # it is being started again, perhaps; agents stay
             _log.warning("the keeper of agents does not reach the dispatcher: %s", error)
         return self._needs
@@ -135,12 +123,11 @@ class Fleet:
         agents: int | None = None,
         *,
         cores: int = 1,
-        credentials: Credentials | None = None,
         closes: Callable[[], object] = lambda: None,
     ) -> None:
         self.target = target
-        self._client = DispatcherClient(target, credentials)
-        keeper = Keeper(engine, target, cores, credentials)
+        self._client = DispatcherClient(target)
+        keeper = Keeper(engine, target, cores)
         self.close = weakref.finalize(self, _end, os.getpid(), keeper, engine, self._client, closes)
         try:
             self.scale(agents)

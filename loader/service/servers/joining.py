@@ -1,7 +1,7 @@
-"""An agent's side of the dispatcher: it joins, says that it is there, and starts and stops jobs as it is told.
+"""An agent's connection to its dispatcher: joins, sends heartbeats, and starts and stops jobs on request.
 
-A heartbeat is a call that the dispatcher answers when it wants something, or after an interval; so a dispatcher that is
-gone is noticed at once, and one that comes back has heard from everybody a second later.
+A heartbeat is a call that the dispatcher answers when it has a request, or after an interval. So the agent notices at once when the
+dispatcher is gone, and a restarted dispatcher has heard from all agents a second later.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tundish.loader.service.connections.calling import Caller, Outstanding
-from tundish.loader.service.connections.credentials import Address, Credentials, show_address
+from tundish.loader.service.connections.credentials import Address, Credentials, show_addresses
 from tundish.loader.service.connections.handshake import versions
-from tundish.loader.service.dispatching.client import REDIAL_S, wait_for
+from tundish.loader.service.dispatching.client import dispatcher_caller
 from tundish.loader.service.jobs.hosting import HostedJob, HostJob, JobHost, JobOrder
 
+if TYPE_CHECKING:
+    from tundish.loader.service.connections.calling import Outstanding
+
 _NOTICE_S = 0.5
-"""A dispatcher has so long to hear that an agent leaves."""
+"""The time for telling the dispatcher that an agent leaves."""
 
 
 class Joining:
@@ -29,8 +31,8 @@ class Joining:
 
     Parameters
     ----------
-    dispatcher : (str, int)
-        The dispatcher's address.
+    dispatchers : sequence of (str, int)
+        The addresses of which the dispatcher has one.
     credentials : Credentials
         The token and certificates.
     agent : dict
@@ -52,7 +54,7 @@ class Joining:
 
     def __init__(
         self,
-        dispatcher: Address,
+        dispatchers: Sequence[Address],
         credentials: Credentials,
         agent: dict[str, Any],
         host_job: HostJob,
@@ -64,7 +66,8 @@ class Joining:
         self.error: Exception | None = None
         self._agent = {**agent, "versions": list(versions().values())}
         self._interval_s, self._patience_s = interval_s, patience_s
-        self._caller = Caller(dispatcher, credentials, "dispatcher", rest_s=REDIAL_S)
+        self._dispatchers = dispatchers
+        self._caller = dispatcher_caller(dispatchers, credentials)
         self._host = JobHost(host_job, self._fetch, agent["address"][0])
         self._joined = threading.Event()
         self._stopping = False
@@ -111,7 +114,7 @@ class Joining:
             self._beat()
         except _StoppedError:
             self._leave()
-        except Exception as error:  # noqa: BLE001 - whatever it is, `joined` and `join` tell it
+        except Exception as error:  # noqa: BLE001 - `joined` and `join` raise it
             self.error = error
         finally:
             self._end()
@@ -150,7 +153,7 @@ class Joining:
         reason = f" ({self._caller.error})" if self._caller.error is not None else ""
         raise TimeoutError(
             errno.ETIMEDOUT,
-            f"the dispatcher at {show_address(self._caller.address)} did not answer within "
+            f"the dispatcher at {show_addresses(self._dispatchers)} did not answer within "
             f"{self._patience_s:g} s{reason}; it is looked for as long as dispatcher_timeout_ms says",
         )
 
@@ -163,7 +166,7 @@ class Joining:
             self._caller.advance()
             if request.done or time.monotonic() >= until:
                 return request
-            wait_for(self._caller, until, *bells)
+            self._caller.wait(until, *bells)
             if self._stopping and bells:
                 return request
 
@@ -176,8 +179,8 @@ def host_here(host: str, credentials: Credentials) -> HostJob:
     """Return what starts the servers of jobs in this process, listening at an interface."""
 
     def start(order: JobOrder, payload: bytes) -> HostedJob:
-        from tundish.loader.service.jobs.jobserver import job_hosting  # noqa: PLC0415 - most serve no job
+        from tundish.loader.service.jobs.jobserver import serve_job  # noqa: PLC0415 - most serve no job
 
-        return job_hosting(host, credentials)(order, bytes(payload))
+        return serve_job(order, bytes(payload), host=host, credentials=credentials)
 
     return start

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 IDLE_S = 60.0
-"""Agents that trainers do not need any more are kept for so long."""
+"""The time for which agents are kept that trainers no longer need."""
 
 _REST_S = (0.2, 30.0)
 """Before the next start, when an agent has ended that never joined; and at most, after many."""

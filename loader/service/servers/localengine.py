@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tundish.loader.service.servers.engine import AgentOrder
 
 _ENDING_S = 3.0
-"""An agent that was told to end is killed after so long."""
+"""The time after which an agent that was told to end is killed."""
 
 _MAIN = "tundish.loader.service.servers.agentprocess"
 

@@ -8,6 +8,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol, Self
 
 from tundish.forked import renewed
@@ -21,32 +22,26 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - of those that 
 
 
 class Running:
-    """The running parts of a server; they do not refer to it, so that a server ends when nobody refers to it."""
+    """The running parts of a server; they do not refer to the server, so that it ends when its last reference goes."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self.stopped = threading.Event()
-        self._closing: list[Callable[[], object]] = []
+        self._closing = ExitStack()
         self._lock = renewed(threading.RLock())  # garbage may be collected within it
         self._pid = os.getpid()
 
     def closes(self, close: Callable[[], object]) -> None:
         """Have a function called when it is stopped, before those that were given earlier."""
-        self._closing.append(close)
-
-    def check_not_stopped(self) -> None:
-        """Raise if it was stopped: a server does not begin twice."""
-        if self.stopped.is_set():
-            raise RuntimeError("this server was stopped; make another")
+        self._closing.callback(close)
 
     def stop(self) -> None:
-        """End everything; in a forked child, do nothing: what is running is its parent's."""
+        """End everything; in a forked child, do nothing: the parts belong to the parent."""
         if os.getpid() != self._pid:
             return
         with self._lock:
-            closing, self._closing = self._closing, []
-        while closing:
-            closing.pop()()
+            closing = self._closing.pop_all()
+        closing.close()
         self.stopped.set()
 
 
@@ -66,8 +61,8 @@ class StartedServer:
 
     def _began(self) -> bool:
         """Return True if it was started; raise if it was stopped since."""
-        if self._running is not None:
-            self._running.check_not_stopped()
+        if self._running is not None and self._running.stopped.is_set():
+            raise RuntimeError("this server was stopped; make another")
         return self._running is not None
 
     def _runs(self, address: Address, close: Callable[[], object]) -> Running:

@@ -8,10 +8,13 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.service.agents.agent import Agent
-from tundish.loader.service.connections.credentials import parse_address, show_address
+from tundish.loader.service.connections.credentials import (
+    Credentials,
+    parse_addresses,
+    show_address,
+)
 from tundish.loader.service.servers.configs import (
     WorkerConfig,
-    credentials_of,
     interface,
     reached_at,
     seconds,
@@ -51,8 +54,8 @@ class WorkerServer(StartedServer):
 
     Notes
     -----
-    As tf.data's. Who may connect may run anything here, so both ends of a connection prove a token, and by default only
-    this machine's processes can connect.
+    As tf.data's. A client that can connect can run anything here. So both ends of a connection prove a token, and by default
+    only this machine's processes can connect.
     """
 
     _what = "worker"
@@ -71,30 +74,31 @@ class WorkerServer(StartedServer):
         """Start it, and wait until the dispatcher knows it; one that is started stays as it is."""
         if self._began():
             return
-        config, credentials = self._config, credentials_of(self._config)
+        config, credentials = self._config, Credentials.find(self._config.token_file)
         host = config.host
         if host is None and config.worker_address is not None:
             host = reached_at(config.worker_address, 1)[0]
         host = interface(host or "localhost")
         machine = socket.gethostname()
         name = config.name or f"{machine}-{os.getpid()}-{secrets.token_hex(4)}"
-        agent = Agent(host, config.port, credentials, name=name)
+        agent = Agent(host, config.port, credentials, name=name, cores=config.cores)
         self._agent, running = agent, self._runs(agent.address, agent.close)
         try:
             agent.start()
-            self._join_dispatcher(running, name, machine)
+            self._join_dispatcher(running, credentials, name, machine)
         except BaseException:
             running.stop()
             raise
 
-    def _join_dispatcher(self, running: Running, name: str, machine: str) -> None:
+    def _join_dispatcher(
+        self, running: Running, credentials: Credentials, name: str, machine: str
+    ) -> None:
         config, port = self._config, running.address[1]
-        credentials = credentials_of(config)
         address = (reached_there(running.address[0]), port)
         if config.worker_address is not None:
             address = reached_at(config.worker_address, port)
         self._joining = joining = Joining(
-            parse_address(config.dispatcher_address),
+            parse_addresses(config.dispatcher_address),
             credentials,
             {
                 "name": name,

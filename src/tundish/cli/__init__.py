@@ -168,7 +168,7 @@ def parser() -> argparse.ArgumentParser:
         "--index",
         type=_number("the number of an element, from 0"),
         metavar="K",
-        help="look at this element behind the state: 0 is the next",
+        help="look at this element after the state: 0 is the next",
     )
     debug.add_argument(
         "--slow", action="store_true", help="tell which elements take longest, and in what"

@@ -75,7 +75,7 @@ def run_for(dataset: Dataset, seconds: float) -> Ran:
     Returns
     -------
     Ran
-        Elements that fail are counted, and it goes on behind them.
+        Elements that fail are counted, and the run goes on after them.
     """
     tally = _Tally()
     start = time.perf_counter()

@@ -188,6 +188,8 @@ def _operands(x: Any, y: Any, names: tuple[str, str]) -> tuple[Any, Any]:
         a = _as_beside(a, b)
     if isinstance(y, (list, tuple)):
         b = _as_beside(b, a)
+    if type(b) is int and isinstance(a, np.ndarray) and a.dtype.kind == "m":
+        b = np.array(b).astype(a.dtype)  # numpy 1 does not compare them
     if "O" in {np.asarray(a).dtype.kind, np.asarray(b).dtype.kind}:
         a, b = _texts_as_bytes(a), _texts_as_bytes(b)
         if _has_texts(a) != _has_texts(b):

@@ -377,7 +377,13 @@ def _feed_array(
     sink: _Sink, array: np.ndarray[Any, Any] | np.generic, seen: dict[int, int]
 ) -> None:
     scalar = "scalar" if isinstance(array, np.generic) else "array"
-    _text(sink, scalar, f"{np.lib.format.dtype_to_descr(array.dtype)}{array.shape}")
+    dtype = array.dtype
+    times = dtype.kind in "mM"  # numpy 1 warns of the empty metadata that they have once unpickled
+    _text(
+        sink,
+        scalar,
+        f"{dtype.str if times else np.lib.format.dtype_to_descr(dtype)}{array.shape}",
+    )
     if array.dtype.hasobject:
         _feed(sink, array.tolist(), seen)
     else:

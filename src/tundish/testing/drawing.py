@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tundish.errors import SpecError
 from tundish.loader.dataset import Dataset
-from tundish.testing.cases import FAMILIES, reading
+from tundish.testing.cases import FAMILIES, reading, tables
 from tundish.testing.expressions import Pipeline, Step
 from tundish.testing.model import Model
 from tundish.testing.values import VALUES
@@ -137,6 +137,7 @@ def _source(rng: random.Random) -> str:
             f"D.from_source(Kept({n}, {rng.choice((*KINDS, 'box'))!r}))",
             f"D.from_generator(Poured({n}, {rng.random() < 0.3}))",
             *[reading.source(rng) for _ in range(3)],
+            tables.source(rng),
         )
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 from tundish.loader.dataset import Dataset
 from tundish.loader.plan.inputs import InputContext
 from tundish.testing import functions, misbehaving, values
+from tundish.testing.cases import tables
 from tundish.testing.configured import Configured
 from tundish.testing.files import Reading, at_home, files, home, read
 from tundish.testing.folders import folder, saved
@@ -43,6 +44,7 @@ def evaluate(text: str, dataset: Any, **more: Any) -> Any:
         "Quit": Quit,
         "Count": Count,
         "Configured": Configured,
+        "tables": tables,
     }
     return eval(text, {"D": dataset, **names, **more})  # noqa: S307 - our own expression
 

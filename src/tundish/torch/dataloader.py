@@ -11,7 +11,7 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data._utils import collate as torch_collate
 
 from tundish.errors import CheckpointError
-from tundish.loader.dataloader.arguments import is_dataset
+from tundish.loader.dataloader.arguments import check_for_elements, is_dataset
 from tundish.loader.dataloader.dataloader import Loading, check_globals, check_rng_compat
 from tundish.loader.dataloader.flavour import Flavour
 from tundish.torch.adoption import AdoptionTrigger, adopt, marked
@@ -125,6 +125,9 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
         self.rng_compat = check_rng_compat("rng_compat", rng_compat)
         self.globals = check_globals("globals", globals)
         self._pinning: Any = None
+        self._asked_ahead = prefetch_factor
+        if is_dataset(dataset):
+            check_for_elements(worker_init_fn, generator, rng_compat)
         TorchDataLoader.__init__(
             self,
             _Wrapped(dataset) if is_dataset(dataset) else dataset,

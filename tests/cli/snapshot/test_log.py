@@ -52,7 +52,7 @@ def test_a_file_gets_plain_lines() -> None:
 
     assert err.getvalue().splitlines() == [
         "writing shard 1/4 of train:data to kept (key k, 1 worker)",
-        "7 elements are there already: continuing behind them",
+        "7 elements are there already: continuing after them",
         "250/1,000 elements  25%  25.0/s  0.5 MB/s  30 s left  2 failed",
     ]
     assert out.getvalue() == "all is well\n"

@@ -147,7 +147,7 @@ def test_four_at_once_one_of_which_is_killed(
     line = next(line for line in told.splitlines() if "--shard 2/4" in line)
     done = subprocess.run(line, shell=True, cwd="/", capture_output=True, text=True, check=False)
     assert done.returncode == DONE, done.stderr
-    assert "continuing behind them" in done.stderr
+    assert "continuing after them" in done.stderr
     assert main(["snapshot", "finalize", "kept", "--of", "4"]) == DONE
     assert is_whole(file)
     assert len(list(file.parent.glob("kept/*/runs/*"))) == 4

@@ -26,7 +26,7 @@ RAGGED = {kind: {"x": io.RaggedFeature(kind)} for kind in ("int64", "float32", "
         (np.array([[1, 2], [3, 4]]).T, "int64", [1, 3, 2, 4]),
         (range(3), "int64", [0, 1, 2]),
         (0.5, "float32", [0.5]),
-        (np.float16(0.5), "float32", [0.5]),
+        (np.float16(0.25), "float32", [0.25]),
         ([1, 2.5], "float32", [1, 2.5]),
         (np.zeros((2, 0)), "float32", []),
         (1e300, "float32", [float("inf")]),

@@ -108,7 +108,7 @@ def test_errors(given: Any, dtype: Any, error: type[Exception], message: str) ->
 
 
 @pytest.mark.parametrize(
-    "tensor", [np.datetime64("2020"), np.array([None]), np.array([(1,)], "i4,")], ids=repr
+    "tensor", [np.datetime64("2020"), np.array([None]), np.array([(1,)], [("a", "i4")])], ids=repr
 )
 def test_arrays_that_have_no_place(tensor: Any) -> None:
     with pytest.raises(SpecError):

@@ -81,7 +81,7 @@ def test_what_stands_before_a_cut_is_given(tmp_path: Path, new: Any) -> None:
 
 
 def words(values: list[str]) -> Any:
-    return pa.record_batch({"w": pa.array(values).dictionary_encode()})
+    return pa.record_batch([pa.array(values).dictionary_encode()], names=["w"])
 
 
 @pytest.mark.parametrize("deltas", [False, True])

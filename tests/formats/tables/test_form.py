@@ -106,6 +106,46 @@ def test_nothing_is_wrapped_or_cut_off(given: list[Any], kind: Any, wrong: list[
     assert len(made) == len(given)
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (pa.array([1.5, None, 1.1, np.nan, -np.inf]), [1.5, None, 1.1, np.nan, -np.inf]),
+        (pa.array([0.25, 70_000.0], pa.float32()), [0.25, "too large"]),
+        (pa.array([2048, None, 65_504, 70_000, 2**40]), [2048, None, 65_504, "large", "range"]),
+        (pa.array([True, False]), [1, 0]),
+        (pa.array(["1.5", "x", "inf", "1e9", None]), [1.5, "parse", np.inf, "too large", None]),
+        (pa.array(["0.5", "2", "0.5"]).dictionary_encode(), [0.5, 2, 0.5]),
+        (pa.array([0], pa.timestamp("s")), ["cannot be halffloat"]),
+    ],
+)
+def test_columns_become_float16_and_nothing_becomes_infinite(given: Any, expected: Any) -> None:
+    """With pyarrow 15 too, which does not cast to it."""
+    bad: dict[int, str] = {}
+
+    made = cast(given, pa.float16(), "c", bad)
+
+    assert list(bad) == [k for k, value in enumerate(expected) if isinstance(value, str)]
+    assert all(expected[k] in bad[k] for k in bad)
+    assert made.is_null().to_pylist() == [isinstance(x, str) or x is None for x in expected]
+    rest = [x for x in expected if x is not None and not isinstance(x, str)]
+    assert np.array_equal(np.array(made.drop_null()), np.array(rest, np.float16), equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64(), pa.string(), pa.int64(), pa.bool_()])
+def test_columns_of_float16_become_others(kind: Any) -> None:
+    whole = np.array([1, 0, 0, np.nan, 1.099609375])
+    nulls = np.array([False, True, False, False, False])
+    fits = 3 if kind in (pa.int64(), pa.bool_()) else 5
+    bad: dict[int, str] = {}
+
+    made = cast(pa.array(np.float16(whole), mask=nulls), kind, "c", bad)
+
+    assert list(bad) == [*range(fits, 5)]
+    wanted = pa.array(whole, mask=nulls)[:fits].cast(kind)
+    assert made.type == kind
+    assert [str(x) for x in made[:fits]] == [str(x) for x in wanted]
+
+
 def test_a_schema_travels_and_is_told_by_names() -> None:
     made = form(
         schema=pa.schema([("x", pa.list_(pa.float32(), 3)), ("t", pa.timestamp("ns", "UTC"))])

@@ -234,7 +234,7 @@ def test_one_file_for_each_group(workers: int, tmp_path: Path) -> None:
 
     options = td.Options()
     options.workers = workers
-    ds = td.Dataset.range(1000).map(lambda x: b"record %d" % x).enumerate()
+    ds: td.Dataset = td.Dataset.range(1000).map(lambda x: b"record %d" % x).enumerate()
     ds = ds.group_by_window(lambda k, _: k % 3, write, np.iinfo(np.int64).max).with_options(options)
 
     assert list(ds) == [f"{tmp_path}/part-{key}" for key in range(3)]

@@ -13,6 +13,7 @@ import pytest
 
 from tundish import Dataset, Options
 from tundish.errors import WorkerTraceback
+from tundish.loader.operators.cache import _STORES
 
 
 class Held:
@@ -50,6 +51,19 @@ def test_a_kept_error_does_not_hold_the_frames_it_has_passed(workers: int) -> No
         del error, errors
         gc.collect()
         assert held() is None
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_an_error_in_a_kept_window_does_not_hold_the_cache_itself(read: bool) -> None:
+    ds = Dataset.range(4).map(refuse).window(2).cache()
+    with ds.iterator(workers=0) as it:
+        found = [trained(window.iterator(workers=0))[1] if read else [] for window in it]
+    assert [error.args for errors in found for error in errors] == [("two", 2)] * read
+    node = weakref.ref(ds._node)
+    assert ds._node in _STORES
+    del ds, it, found
+    gc.collect()
+    assert node() is None
 
 
 def test_a_kept_error_tells_where_it_was_raised() -> None:

@@ -176,7 +176,7 @@ def test_what_a_plan_tells_of_its_elements() -> None:
 
 def test_what_a_plan_tells_of_batches_of_uneven_elements() -> None:
     signature = {"x": ArraySpec((None,), np.int32), "y": ArraySpec((), np.int64)}
-    ds = Dataset.range(4).map(dict, output_signature=signature)
+    ds: Dataset = Dataset.range(4).map(dict, output_signature=signature)
     scalar = ArraySpec((), np.int64)
     vectors, scalars = ArraySpec((2, None), np.int32), ArraySpec((2,), np.int64)
 

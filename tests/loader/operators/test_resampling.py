@@ -69,7 +69,9 @@ def test_nothing_is_left_out_where_nothing_has_to_be() -> None:
 
 
 def test_pairs_of_class_and_element() -> None:
-    ds = td.Dataset.range(2).enumerate().rejection_resample(lambda n, x: np.int32(x % 1), [1])
+    ds: td.Dataset = (
+        td.Dataset.range(2).enumerate().rejection_resample(lambda n, x: np.int32(x % 1), [1])
+    )
     found = list(ds)
 
     assert found == [(0, (0, 0)), (0, (1, 1))]

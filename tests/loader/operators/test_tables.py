@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.newer import STRING_VIEW
 
 import tundish as td
 from tundish.errors import RecordCorruptError, SpecError
@@ -34,7 +35,7 @@ COLUMNS: dict[str, Any] = {
     "int-null": pa.array([1, None, 3, 4, None]),
     "text": pa.array(["a", "", "h\u00e9", "x" * 99, "z"]),
     "text-null": pa.array(["a", None, "b", "c", None], pa.large_string()),
-    "view": pa.array(["a", None, "b", "c" * 30, None], pa.string_view()),
+    **({"view": pa.array(["a", None, "b", "c" * 30, None], STRING_VIEW)} if STRING_VIEW else {}),
     "bytes": pa.array([b"a", b"", b"\0", b"b", b"c"], pa.large_binary()),
     "fixed": pa.array([b"ab", b"cd", b"ef", None, b"gh"], pa.binary(2)),
     "category": pa.array(["u", "v", "u", None, "v"]).dictionary_encode(),

@@ -98,7 +98,10 @@ def test_what_is_there_is_not_overwritten(method: str, tmp_path: Path) -> None:
 
 
 @both
-def test_a_killed_process_leaves_no_folder_of_that_name(method: str, tmp_path: Path) -> None:
+def test_what_a_killed_process_leaves_is_removed_by_the_next_one(
+    method: str, tmp_path: Path
+) -> None:
+    """Never `rows` itself is seen half written, and a process that still writes keeps its folder."""
     code = f"""if True:
         import tundish as td
         ds = td.Dataset.range(10**9).map(lambda x: {{"x": x}})
@@ -109,11 +112,44 @@ def test_a_killed_process_leaves_no_folder_of_that_name(method: str, tmp_path: P
         assert process.stdout is not None
         for _ in range(5):
             process.stdout.readline()
+        process.send_signal(signal.SIGSTOP)  # alive, however long it does nothing
+        (held,) = tmp_path.iterdir()
+        assert held.name.startswith(".tundish-")
+        ds = td.Dataset.range(30).map(lambda x: {"x": x})
+        getattr(ds, method)(tmp_path / "others", rows_per_file=20)
+        assert sorted(tmp_path.iterdir()) == sorted([held, tmp_path / "others"])
         process.send_signal(signal.SIGKILL)
         process.wait(60)
 
-    (left,) = tmp_path.iterdir()
-    assert left.name.startswith(".tundish-")
-    ds = td.Dataset.range(30).map(lambda x: {"x": x})
+    assert list(held.iterdir())
     paths = getattr(ds, method)(tmp_path / "rows", rows_per_file=20)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["others", "rows"]
     assert [int(x["x"]) for x in READERS[method](paths)] == list(range(30))
+
+
+def test_a_folder_of_nobody_known_is_left_alone(tmp_path: Path) -> None:
+    """Of another machine, another boot, another process with the same id, or of another program."""
+    ds = td.Dataset.range(3).map(lambda x: {"x": x})
+    target = tmp_path / "rows"
+    made: list[Path] = []
+    ds.write_arrow(target, progress=lambda _: made.extend(tmp_path.iterdir()))
+    (mine,) = made
+    start, place, pid, born, token = mine.name.removesuffix(".tmp").split("-")
+    kept = {
+        f"{start}-{'0' * 16}-999999999-{born}-{token}",
+        f"{start}-{place}-{pid}-{born}-{'0' * 16}",
+        f"{start}-{token}",
+        f"{start}-{place}-x-{born}-{token}",
+    }
+    gone = {
+        f"{start}-{place}-999999999-{born}-{token}",
+        f"{start}-{place}-{pid}-1-{token}",
+    }
+    for name in kept | gone:
+        tmp_path.joinpath(f"{name}.tmp").mkdir()
+        tmp_path.joinpath(f"{name}.tmp", "part-00000.arrow").touch()
+    tmp_path.joinpath(f"{start}-{place}-999999999-{born}-{'f' * 16}.tmp").touch()
+
+    ds.write_parquet(tmp_path / "more")
+    left = {path.name.removesuffix(".tmp") for path in tmp_path.iterdir() if path.is_dir()}
+    assert left == kept | {"rows", "more"}

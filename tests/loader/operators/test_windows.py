@@ -171,7 +171,7 @@ def test_functions_in_workers_read_them_in_process(executor: str) -> None:
 @pytest.mark.parametrize("workers", WORKERS)
 def test_they_travel_with_their_arrays_and_functions(workers: int) -> None:
     offset = np.arange(20_000)
-    ds = Dataset.range(4).map(lambda n: Dataset.range(n).map(lambda x: offset + x + n))
+    ds: Dataset = Dataset.range(4).map(lambda n: Dataset.range(n).map(lambda x: offset + x + n))
     ds = ds.map(lambda inner: (inner, inner.batch(2))).shuffle(3, seed=1)
     with ds.iterator(workers=workers) as it:
         sums = sorted(sum(int(x[0]) for x in one) for one, _ in it)

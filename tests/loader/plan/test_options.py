@@ -197,7 +197,7 @@ def test_sizes_are_those_that_are_read_later(number: str, unit: str) -> None:
 
 
 def test_a_plan_of_many_nodes_asks_for_its_options_quickly() -> None:
-    ds = Dataset.range(1)
+    ds: Dataset = Dataset.range(1)
     for _ in range(200):
         ds = ds.map(double)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +83,98 @@ def test_of_inner_datasets_too() -> None:
     assert [k for k in found if isinstance(k, int)] == [k for k in range(24) if k % 3 != 1]
     place = "tundish: element 0 of the dataset made of 1, as it was unpickled in the consumer"
     assert found[4] == ("no 4", place)
+
+
+class Odd:
+    """An object of which every other cannot be unpickled in a worker."""
+
+    def __init__(self, number: int, home: int) -> None:
+        self.number, self.home = number, home
+
+    def __reduce__(self) -> Any:
+        return made_at_home, (self.number, self.home)
+
+
+def made_at_home(number: int, home: int) -> Odd:
+    if number % 2 and os.getpid() != home:
+        raise KeyError(f"no {number}")
+    return Odd(number, home)
+
+
+def odd() -> Iterator[Odd]:
+    return (Odd(number, os.getpid()) for number in range(8))
+
+
+def locks() -> Iterator[Any]:
+    return (threading.Lock() if k % 2 else k for k in range(8))
+
+
+def number_of(value: Any) -> int:
+    return value.number if isinstance(value, Odd) else int(value)
+
+
+def two_of(value: Any) -> td.Dataset:
+    return td.Dataset.from_tensor_slices([number_of(value)] * 2)
+
+
+def lock_or_number(number: Any) -> Any:
+    return {"value": threading.Lock() if number % 2 else number}
+
+
+@pytest.mark.parametrize(
+    ("ds", "expected", "error", "told"),
+    [
+        (
+            td.Dataset.from_generator(odd).map(number_of),
+            [0, 2, 4, 6],
+            "no 1",
+            "element 1, as it was unpickled in a worker, for map#1",
+        ),
+        (
+            td.Dataset.from_generator(odd).flat_map(two_of),
+            [0, 0, 2, 2, 4, 4, 6, 6],
+            "no 1",
+            "the opening of the dataset made of 1, as it was unpickled in a worker, for flat_map#1",
+        ),
+        (
+            td.Dataset.from_generator(locks).map(number_of),
+            [0, 2, 4, 6],
+            "element 1, an argument of map#1, cannot be sent to a worker: it is or holds a _thread.lock",
+            "element 1, before it was sent to a worker",
+        ),
+        (
+            td.Dataset.from_generator(locks).flat_map(two_of),
+            [0, 0, 2, 2, 4, 4, 6, 6],
+            "the dataset made of 1, an argument of flat_map#1, cannot be sent to a worker: it is or holds a _thread.lock",
+            "the dataset made of 1, before it was sent to a worker",
+        ),
+        (
+            td.Dataset.range(8).map(lock_or_number),
+            [{"value": k} for k in (0, 2, 4, 6)],
+            "element 1 of map#1 cannot be sent from a worker: it is or holds a _thread.lock",
+            "element 1, in worker ",
+        ),
+    ],
+    ids=["unpickled", "unpickled, inner", "pickled", "pickled, inner", "result"],
+)
+def test_pickle_costs_no_worker_and_no_other_element(
+    ds: Any, expected: list[Any], error: str, told: str
+) -> None:
+    found: list[Any] = []
+    failed: list[Exception] = []
+    with ds.iterator(workers=WORKERS) as it:
+        while True:
+            try:
+                found.append(next(it))
+            except StopIteration:
+                break
+            except (KeyError, TypeError) as problem:
+                failed.append(problem)
+        assert it.stats.restarts == 0
+    assert found == expected
+    assert len(failed) == 4
+    assert str(failed[0].args[0]).startswith(error)
+    assert failed[0].__notes__[0].startswith(f"tundish: {told}")
 
 
 SLOTTED = """

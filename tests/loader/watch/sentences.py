@@ -70,6 +70,19 @@ def verdicts() -> Iterator[tuple[str, Verdict]]:
         skipped={"map#1": 2},
         tuned=((0.5, 4),),
     )
+    total = replace(LOAD, name="scan#2", op="scan", function="total", each=False, stays=True)
+    added = stage(node("scan#2", 0.003, 1000), where="consumer")
+    yield (
+        "a scan beside workers",
+        explain(
+            stats(computing, added, workers=2, elements=100, waited_s=0.1, own_s=3.1),
+            view(RANGE, LOAD, total, replace(BATCH, name="batch#3")),
+        ),
+    )
+    yield (
+        "work in no operator",
+        explain(stats(replace(computing, busy_s=9.0, cpu_s=9.0), **{**usual, "cores": 8}), LOADING),
+    )
     tiny = stage(node("map#1", 1e-6, 10**6))
     yield (
         "small elements",

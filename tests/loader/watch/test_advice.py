@@ -181,7 +181,9 @@ def test_rows_of_files_are_handed_over_one_by_one() -> None:
 
 
 def test_a_generator_stays_where_it_is() -> None:
-    made = PlanNode("from_generator#0", "from_generator", function="gen", reads="generator")
+    made = PlanNode(
+        "from_generator#0", "from_generator", function="gen", reads="generator", stays=True
+    )
     ds = view(made, LOAD, BATCH)
     computed = stage(node("from_generator#0", 0.001, 10_000), node("map#1", 0.005, 10_000))
 

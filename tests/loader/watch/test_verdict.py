@@ -192,7 +192,9 @@ def test_this_process_is_known_to_wait_for_a_core() -> None:
 
 
 def test_a_generator_in_this_process_is_the_limit() -> None:
-    generator = PlanNode("from_generator#0", "from_generator", function="rows", reads="generator")
+    generator = PlanNode(
+        "from_generator#0", "from_generator", function="rows", reads="generator", stays=True
+    )
     ds = view(generator, LOAD, BATCH)
     measured = stats(
         stage(node("from_generator#0", 0.002, 5000), where="consumer"),
@@ -208,6 +210,56 @@ def test_a_generator_in_this_process_is_the_limit() -> None:
     assert "from_generator#0 (rows), which runs in the consumer's process, 20 ms" in text(verdict)
     assert verdict.costs.own_s == pytest.approx(0.0002), "the generator's time is not the library's"
     assert not [what for what in offered(verdict) if "more" in what]
+
+
+def test_a_function_that_stays_in_this_process_is_the_limit() -> None:
+    scan = PlanNode("scan#1", "scan", function="total", stays=True)
+    ds = view(RANGE, scan, replace(BATCH, name="batch#2"))
+    seen = stats(
+        stage(node("scan#1", 0.002, 5000), where="consumer"),
+        workers=2,
+        elements=500,
+        waited_s=0.1,
+        own_s=10.1,
+    )
+
+    verdict = explain(seen, ds)
+
+    assert (verdict.limit, verdict.name) == ("process", "scan#1")
+    assert "workers cannot take it over, since each call needs the one before" in text(verdict)
+
+
+def test_what_runs_here_while_the_iterator_is_made_is_not_the_callers() -> None:
+    generator = PlanNode(
+        "from_generator#0", "from_generator", function="rows", reads="generator", stays=True
+    )
+    seen = stats(
+        stage(node("from_generator#0", 0.002, 5000), where="consumer"),
+        workers=2,
+        elements=500,
+        outside_s=10.5,
+    )
+
+    verdict = explain(seen, view(generator, BATCH))
+
+    assert (verdict.limit, verdict.name) == ("generator", "from_generator#0")
+    assert verdict.costs.outside_s == pytest.approx(0.001)
+
+
+def test_an_operator_that_drops_what_it_asks_about_has_made_no_more_than_it_gave() -> None:
+    unique = PlanNode("unique#2", "unique", count=-2, asks=True)
+    asked = stage(node("map#1", 0.002, 1000), node("unique#2", 0.0, 1000), where="consumer")
+    seen = stats(asked, workers=0, elements=100, waited_s=2.0)
+
+    assert explain(seen, view(RANGE, LOAD, unique)).costs.busy_s == pytest.approx(0.02)
+
+
+def test_the_start_of_workers_is_no_work_of_operators_and_hides_none() -> None:
+    tasks = times((0.002, 100), (0.3, 2))
+    started = stage(node("map#1", 0.002, 100), tasks=tasks, busy_s=0.8)
+    seen = stats(started, workers=2, elements=100, waited_s=0.5)
+
+    assert explain(seen, view(RANGE, LOAD)).costs.nodes["map#1"] == pytest.approx(0.002, rel=0.2)
 
 
 def test_one_reader_of_one_file_is_the_limit() -> None:

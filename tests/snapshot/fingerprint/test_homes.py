@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -129,7 +129,7 @@ def test_functions_of_ours_in_plans_have_the_names_of_the_first_keys() -> None:
 def test_states_name_methods_as_the_first_states_did() -> None:
     windows = td.Dataset.range(6).window(2)
     for method, first in ((td.Dataset.zip, "SourceMethods.zip"), (key, "key")):
-        with windows.flat_map(method).iterator(workers=0) as iterator:
+        with windows.flat_map(cast("Any", method)).iterator(workers=0) as iterator:
             (_, arguments) = iterator.state_dict()["plan"][-1]
         assert arguments["function"]["function"] == first
 

@@ -168,7 +168,7 @@ def test_large_shards_are_sealed_as_they_come(tmp_path: Path) -> None:
 
 
 def test_a_large_batch_is_divided_down_to_rows() -> None:
-    batch = pa.record_batch({"x": pa.array([b"a" * 100] * 7, pa.large_binary())})
+    batch = pa.record_batch([pa.array([b"a" * 100] * 7, pa.large_binary())], names=["x"])
 
     parts = list(parts_of(batch, 250))
 

@@ -41,7 +41,7 @@ __all__ = ["run", "tell_call", "tell_death", "tell_failed", "tell_slow"]
 
 def tell_failed(failed: FailedElement, index: int) -> None:
     """Print an element that failed: what, where, and its function's arguments."""
-    say(bold(f"element {index} behind the state fails"))
+    say(bold(f"element {index} after the state fails"))
     where = ", ".join(each for each in (failed.node, failed.origin) if each)
     _pairs([("in", where or "an operator"), *(failed.call.lines() if failed.call else [])])
     say()
@@ -61,7 +61,7 @@ def traceback_of(failed: FailedElement) -> str:
 def tell_death(found: Search, call: Call | None, *, again: bool) -> None:
     """Print an element that killed its process."""
     seconds = "" if again else "; it did not die again when the element was made alone"
-    say(bold(f"element {found.index} behind the state kills its process: {found.how}{seconds}"))
+    say(bold(f"element {found.index} after the state kills its process: {found.how}{seconds}"))
     if found.how == "SIGKILL":
         say(dim("often the kernel's out-of-memory killer"))
     _pairs([("in", found.node or "no function of yours")] + ([] if call is None else call.lines()))
@@ -92,7 +92,7 @@ def tell_slow(found: Sequence[SlowElement], count: int, first: int) -> None:
             ]
         )
     if count > 1:
-        say(f"the slowest of at most {count:,} elements behind the state")
+        say(f"the slowest of at most {count:,} elements after the state")
     table(rows, right=(0, 1, 2, 4, 5, 6))
 
 
@@ -183,7 +183,7 @@ def _searched(target: str, state: str | None, limit: int, *, debugs: bool) -> in
     if found.kind == "none":
         return _told(found.index, limit, debugs=False)
     if found.kind == "interrupted":
-        say(f"interrupted in element {found.index} behind the state{found.where()}")
+        say(f"interrupted in element {found.index} after the state{found.where()}")
         say(found.text)
         return INTERRUPTED
     if found.state is None:
@@ -198,7 +198,7 @@ def _searched(target: str, state: str | None, limit: int, *, debugs: bool) -> in
         return _died(dataset, target, found, debugs=debugs)
     failed = next_failure(dataset, found.state, 1)
     if failed is None:
-        say(warn(f"element {found.index} behind the state failed once, and not again:"))
+        say(warn(f"element {found.index} after the state failed once, and not again:"))
         say(found.text)
         return FAILED
     return _told(failed, limit, debugs=debugs, index=found.index)

@@ -42,7 +42,7 @@ class Search:
         "none" (of `index` elements), "failed", "died", "interrupted", or "refused":
         the search could not begin.
     index : int
-        Which element behind the state was being made, or how many there were.
+        Which element after the state was being made, or how many there were.
     state : dict or None
         The last state that was told, and `state_index`, of which element it is that.
     node, number : str, int or None

@@ -208,7 +208,7 @@ class HumanLog(Log):
             f"writing{shard} {fields['target']} to {fields['path']} (key {fields['key']}, {who})"
         )
         if done:
-            self._say(f"{done:,} elements are there already: continuing behind them")
+            self._say(f"{done:,} elements are there already: continuing after them")
 
     def progress(self, reached: Reached) -> None:
         parts = [f"{reached.elements:,} elements"]

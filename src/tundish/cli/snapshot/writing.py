@@ -339,7 +339,7 @@ class WriteCall:
     def _too_many(self, failed: int, durable: int) -> str:
         return (
             f"more elements failed ({failed:,}) than --max-errors {self._max_errors} allows; the "
-            f"first {durable:,} elements are durable, and the same command continues behind them"
+            f"first {durable:,} elements are durable, and the same command continues after them"
         )
 
     def _finished(self, status: int, text: str, began: float, **fields: Any) -> int:

@@ -45,7 +45,7 @@ class FailedElement:
     Attributes
     ----------
     index : int
-        Which behind the state: 0 is the next one.
+        Which after the state: 0 is the next one.
     error : BaseException
         What it raises, with its traceback.
     node : str or None
@@ -68,7 +68,7 @@ class FailedElement:
     def __str__(self) -> str:
         told = "".join(traceback.format_exception_only(self.error)).strip().split("\n", 1)[0]
         where = ", ".join(each for each in (self.node, self.origin) if each)
-        return f"element {self.index} behind the state fails{where and f' in {where}'}: {told}"
+        return f"element {self.index} after the state fails{where and f' in {where}'}: {told}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class SlowElement:
     Attributes
     ----------
     index : int
-        Which behind the state: 0 is the next one.
+        Which after the state: 0 is the next one.
     seconds, cpu_s : float
         How long it took, and how long a core was busy in that time: the rest was waiting.
     nodes : mapping of str to float
@@ -153,7 +153,7 @@ def next_failure(
     ...     state = it.state_dict()
     >>> failed = td.testing.next_failure(ds, state)
     >>> print(failed)
-    element 2 behind the state fails in map#1, element 7: ...
+    element 2 after the state fails in map#1, element 7: ...
     >>> failed.call.element
     np.int64(7)
     """

@@ -12,6 +12,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def source(rng: random.Random) -> str:
+    """Return an expression for a source that the fuzzer may draw."""
+    count, parts = rng.choice((0, 1, 5, 9, 17, 25)), rng.randint(1, 4)
+    nulls = rng.random() < 0.5
+    defaults = ", defaults={'s': '?', 'c': '-'}" if nulls and rng.random() < 0.5 else ""
+    columns = rng.choice(("", ", ['x', 's']", ", ['l', 'b', 'c']", ", ['c', 's']"))
+    if defaults and columns and columns != ", ['c', 's']":
+        defaults = ""
+    return rng.choice(
+        (
+            f"D.from_arrow(tables.numbers({count}, {parts}))",
+            f"D.from_arrow(tables.numbers({count}, {parts}), ['x'])",
+            f"D.from_arrow(tables.mixed({count}, nulls={nulls}){columns}{defaults})",
+        )
+    )
+
+
 def steps(_: random.Random, __: Callable[[], str]) -> dict[str, int]:
     """Return the steps that the fuzzer may apply: none, since these are sources."""
     return {}
@@ -27,8 +44,8 @@ def numbers(count: int = 23, parts: int = 3) -> Any:
             "x": pa.array([k / 4 for k in range(count)], pa.float64()),
         }
     )
-    size = -(-count // parts)
-    return pa.concat_tables([table.slice(first, size) for first in range(0, count, size)])
+    size = max(1, -(-count // parts))
+    return pa.concat_tables([table.slice(first, size) for first in range(0, max(1, count), size)])
 
 
 def mixed(count: int = 17, *, nulls: bool = False) -> Any:

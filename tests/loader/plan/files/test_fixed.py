@@ -57,7 +57,8 @@ def test_numbers_are_arithmetic(paths: list[Path], monkeypatch: pytest.MonkeyPat
 def test_what_is_left_over(paths: list[Path]) -> None:
     """tf.data refuses such a file before its first record, if it is not compressed."""
     paths[0].write_bytes(b"HHaaabb.")
-    it, found = iter(Fixed(paths, 3, 2, 1)), []
+    found: list[object] = []
+    it = iter(Fixed(paths, 3, 2, 1))
     with it:
         while True:
             try:

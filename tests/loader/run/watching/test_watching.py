@@ -10,6 +10,8 @@ import pytest
 
 from tundish import AUTOTUNE, Dataset, Options, StatsAggregator, TextLineDataset
 from tundish.loader.protocols import probes
+from tundish.loader.run.watching.viewing import view_of
+from tundish.loader.watch.costs import costs_of
 from tundish.testing.functions import Draw
 
 
@@ -208,3 +210,30 @@ def test_off_only_a_tuner_has_clocks(calls: int) -> None:
     assert (stats.own_s > 0) == wanted
     assert (stats.outside_s < stats.wall_s) == wanted
     assert (sum(stage.cpu_s for stage in stats.stages) > 0) == wanted
+
+
+DEPENDENT: dict[str, Any] = {
+    "pack": lambda ds: ds.pack(64).batch(8),
+    "first fit": lambda ds: ds.pack(128, method="first_fit").batch(8),
+    "filter": lambda ds: ds.filter(lambda x: x[0] % 3 > 0).batch(8),
+    "padded": lambda ds: ds.padded_batch(8),
+    "buckets": lambda ds: ds.bucket_by_sequence_length(len, [50, 150], [4, 4, 4]),
+    "unbatch": lambda ds: ds.unbatch().batch(100),
+    "groups": lambda ds: ds.group_by_window(lambda x: x[0] % 2, lambda _, g: g.batch(4), 4),
+}
+"""Operators after a map, whose stages name the map as well: its values decide what they make."""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_the_costly_function_is_named_whatever_follows(name: str, workers: int) -> None:
+    dataset = DEPENDENT[name](Dataset.range(240).map(slow))
+    with dataset.iterator(workers=workers) as iterator:
+        for _ in iterator:
+            pass
+        stats, text = iterator.stats, str(iterator.explain())
+        view = view_of(iterator._engine.context)
+    costs = costs_of(stats, view)
+
+    assert costs.nodes["map#1"] > 0.8 * costs.busy_s
+    assert "map#1" in text, text

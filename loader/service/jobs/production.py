@@ -1,0 +1,158 @@
+"""The output of a job's iterator: elements that are made and not had, states of the iterator, and where it stands.
+
+The thread that runs the iterator asks a job for a `MakeOrder`, and reports the result. An order from before the iterator began
+again has no effect: its turn is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tundish.loader.service.jobs.claims import Common
+
+_MOST_STATES = 64
+
+
+@dataclass(frozen=True)
+class MakeOrder:
+    """An order for the thread that runs the iterator.
+
+    Parameters
+    ----------
+    turn : int
+        The number that the report of the result must have.
+    number : int
+        The number of the element to make.
+    begin : bool
+        True: first begin a new iterator, at `state`, whose next element is that.
+    state : dict or None
+        A state of the iterator; None is its start.
+    """
+
+    turn: int
+    number: int
+    begin: bool = False
+    state: Mapping[str, Any] | None = None
+
+
+class Production:
+    """The elements of a job that are made and not had, and the iterator that makes them.
+
+    Parameters
+    ----------
+    turn : int
+        A number that no earlier order had.
+
+    Attributes
+    ----------
+    run : tuple or None
+        The plan, iteration and seeds of the iterator; None until they are known.
+    values : dict
+        The value and the number of bytes of each element that is here, by its number.
+    nbytes : int
+        The bytes of all of them.
+    states : dict
+        States of the iterator, by the number of the element that comes next there.
+    frontier : int
+        All elements below it were made.
+    total : int or None
+        The number of elements, once the end was reached.
+    """
+
+    def __init__(self, turn: int = 0) -> None:
+        self.turn = turn
+        self.run: Any = None
+        self.values: dict[int, tuple[Any, int]] = {}
+        self.nbytes = 0
+        self.states: dict[int, Mapping[str, Any] | None] = {}
+        self.frontier = 0
+        self.total: int | None = None
+        self._position: int | None = None  # of the iterator
+
+    @property
+    def begun(self) -> bool:
+        """True if an iterator was ordered."""
+        return self._position is not None
+
+    @property
+    def whole(self) -> bool:
+        """True if all elements were made."""
+        return self.total is not None and self.frontier >= self.total
+
+    def begin_at(self, number: int) -> None:
+        """Drop all elements; the first to be made is the one with this number."""
+        self.values.clear()
+        self.nbytes = 0
+        self.frontier = number
+        self._position = None
+        self.turn += 1
+
+    def keep(self, number: int, value: Any, nbytes: int) -> None:
+        """Keep an element until it is dropped."""
+        self.values[number] = value, nbytes
+        self.nbytes += nbytes
+
+    def drop(self, number: int) -> bool:
+        """Drop an element; return False if it was not here."""
+        value = self.values.pop(number, None)
+        if value is not None:
+            self.nbytes -= value[1]
+        return value is not None
+
+    def state_at(self, number: int) -> int | None:
+        """Return the number at which the newest state stands that is not behind `number`; None if there is none."""
+        return max((at for at in self.states if at <= number), default=None)
+
+    # -- the iterator ---------------------------------------------------------------------------
+
+    def order(self, wanted: int) -> MakeOrder:
+        """Return the next order on the way to an element."""
+        if wanted == self._position:
+            return MakeOrder(self.turn, wanted)
+        at = self.state_at(wanted) or 0
+        if self._position is None or wanted < self._position or at > self._position:
+            self.turn += 1
+            self._position = at
+            return MakeOrder(self.turn, at, begin=True, state=self.states.get(at))
+        return MakeOrder(self.turn, self._position)
+
+    def began(self, turn: int, state: Mapping[str, Any]) -> None:
+        """Take in the state of an iterator that was begun at its start: with its seeds."""
+        if turn == self.turn and self._position is not None:
+            self.states.setdefault(self._position, state)
+            if self.run is None:
+                self.run = Common(state=state).run
+
+    def made(
+        self, turn: int, state: Mapping[str, Any] | None, settled: float = float("inf")
+    ) -> int | None:
+        """Return the number of the element that was made; None if its turn is over.
+
+        Parameters
+        ----------
+        turn : int
+            The turn of the order.
+        state : dict or None
+            The iterator's state behind the element, if it was taken.
+        settled : float
+            Of states below this number, every second one is forgotten when there are many.
+        """
+        if turn != self.turn or self._position is None:
+            return None
+        number, self._position = self._position, self._position + 1
+        if state is not None:
+            self.states[number + 1] = state
+            old = sorted(at for at in self.states if at < settled)
+            if len(old) > _MOST_STATES:
+                for at in old[1:-1:2]:
+                    del self.states[at]
+        return number
+
+    def ended(self, turn: int) -> bool:
+        """Note that there is no element at the place that was ordered; return False if that turn is over."""
+        if turn != self.turn or self._position is None:
+            return False
+        self.total = self._position
+        return True
