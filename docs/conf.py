@@ -71,6 +71,7 @@ numpydoc_validation_exclude = {
     r"tundish\.distribute\.cluster_resolver\.KubernetesExecutableLocation$",  # an enum
     r"tundish\.service\.ShardingPolicy$",  # an enum
     r"tundish\.orbax\.",  # Orbax calls them
+    r"tundish\.progressbar\.ProgressIterator$",  # made by `progress`
     r"tundish\.loader\.watch\.",  # made here; dataclasses that tell of their attributes
     r"tundish\.debugging\.(DebugInfo|Dump|DumpRecord|Dumped\w+)$",  # as these
     r"tundish\.testing\.(Call|FailedElement|SlowElement)$",  # as these
