@@ -85,7 +85,8 @@ def test_the_same_elements_in_fewer_calls(plan: str, executor: str, tmp_path: Pa
     assert found == plain
     calls = source.calls()
     assert "many" in {how for how, *_ in calls}
-    assert len(calls) < len(source.reads()) / 2
+    # How many records a task has depends on how long they take: on a busy machine, two.
+    assert len(calls) < len(source.reads())
     assert set(source.reads()) == set(range(COUNT))
 
 
