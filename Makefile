@@ -110,10 +110,10 @@ test-services: .venv-services/installed
 	.venv-services/bin/python -m pytest tests/services/test_ray_data.py src/tundish/ray.py
 
 # Frameworks do not all agree on the versions of what they share, so each has a place of its own. Most of
-# their modules are never imported: bytecode is made of those that are.
+# their modules are never imported: bytecode is made of those that are. One of them is built here, by setuptools.
 .venv-%/installed: pyproject.toml constraints.txt constraints-frameworks.txt
 	$(PYTHON) -m venv --clear .venv-$*
-	.venv-$*/bin/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
+	.venv-$*/bin/python -m pip install --quiet --constraint constraints.txt pip hatchling editables "setuptools>=70.1"
 	.venv-$*/bin/python -m pip install --quiet --no-compile --constraint constraints-frameworks.txt \
 	  --no-build-isolation --group test --group test-$* --editable '.[demo]'
 	@touch $@
@@ -141,7 +141,7 @@ test-oldest: .venv-oldest/installed
 # The loaders that the suite and the conformance table compare with. They agree on the versions of what they share.
 .venv-peers/installed: pyproject.toml constraints.txt constraints-peers.txt
 	$(PYTHON) -m venv --clear .venv-peers
-	.venv-peers/bin/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
+	.venv-peers/bin/python -m pip install --quiet --constraint constraints.txt pip hatchling editables "setuptools>=70.1"
 	.venv-peers/bin/python -m pip install --quiet --no-compile --constraint constraints-peers.txt \
 	  --no-build-isolation --group test --group peers --editable .
 	@touch $@
