@@ -23,8 +23,8 @@ from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import (
     BatchedRefs,
     Stretch,
+    array_of,
     ints,
-    named,
     not_there,
     numbered,
     refs_of_rows,
@@ -91,17 +91,16 @@ class Batch(Batching, Unary):
         return over(below(self.up), lambda told: map_leaves(lambda leaf: stacked(leaf, size), told))
 
     def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
-        below, size, up = self.up.cardinality, self.size, self.up
-
-        def rows(first: int, stop: int) -> Refs:
-            end = stop * size if below < 0 else min(stop * size, below)
-            return up.refs_at(range(first * size, end), pass_, context)
-
+        below, size = self.up.cardinality, self.size
         if isinstance(where, range) and where.step == 1:
-            whole = rows(where.start, where.stop)
-            batches = BatchedRefs(whole, size, where.start)
-            return batches if batches.at_once else list(batches)
-        return [(k, named(rows(k, k + 1))) for k in ints(where)]
+            stop = where.stop * size
+            rows: Positions = range(where.start * size, stop if below < 0 else min(stop, below))
+        else:
+            rows = np.add.outer(array_of(where) * size, np.arange(size)).reshape(-1)
+            if 0 <= below <= rows.max(initial=-1):  # one of them is short: each by itself
+                return [self.refs_at(range(k, k + 1), pass_, context)[0] for k in ints(where)]
+        batches = BatchedRefs(self.up.refs_at(rows, pass_, context), size, where)
+        return batches if batches.at_once else list(batches)
 
     def nested(self, at: int) -> Any:
         return {"n": at, "up": self.up.expand(min(at * self.size, self.up.cardinality))}

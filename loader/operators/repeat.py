@@ -14,7 +14,14 @@ from tundish.loader.protocols.chunk import at_once, renamed, taken
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, rewrap
 from tundish.loader.protocols.operator import Operator, Unary, position_under_up
-from tundish.loader.protocols.refs import array_of, ints, numbered, pieced, scaled
+from tundish.loader.protocols.refs import (
+    Tuples,
+    array_of,
+    joined,
+    numbered,
+    pieced,
+    scaled,
+)
 from tundish.loader.protocols.state_parsing import count, flag, load_part
 from tundish.merging import merged
 
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import (
         Builder,
+        Elements,
         Gather,
         Identity,
         Machine,
@@ -93,15 +101,19 @@ class Repeat(Unary):
         def one(p: int, below: Positions) -> Refs:
             refs = self.up.refs_at(below, pass_ * radix + p, context)
             if base is None:
-                return [(p, ref) for ref in ints(refs)]
+                return Tuples(np.full(len(refs), p), refs)
             if isinstance(refs, (range, np.ndarray)):
                 return scaled(refs, 1, p * base)
             return [p * base + ref for ref in refs]
 
-        if isinstance(where, range) and len(where):
-            first, last = where[0] // n, where[-1] // n
-            if first == last:
-                return one(first, scaled(where, 1, -first * n))
+        if isinstance(where, range) and where.step == 1 and len(where):
+            p, at = divmod(where.start, n)
+            if at + len(where) <= n:
+                return one(p, range(at, at + len(where)))
+            stop = (p + 1) * n
+            parts = [range(where.start, stop)]
+            parts += [range(k, min(k + n, where.stop)) for k in range(stop, where.stop, n)]
+            return joined([self.refs_at(part, pass_, context) for part in parts])
         array = array_of(where)
         passes = array // n
         parts = [
@@ -149,6 +161,23 @@ class Repeat(Unary):
             return up(below if ref is item else Made(below, item.value), pass_ * digits + p)
 
         return value
+
+    def together(self, maker: Maker) -> tuple[Elements, int] | None:
+        below = maker.together(self.up)
+        if below is None or self.base is not None:
+            return None
+        up, most = below
+        digits = self.radix
+
+        def elements(refs: Any, pass_: int) -> Any:
+            refs = refs if isinstance(refs, Tuples) else Tuples(*zip(*refs, strict=True))
+            passes, rest = refs.columns
+            p, count = int(passes[0]), len(refs)
+            if passes[-1] != p:  # the others come with the next call
+                count = next(k for k, each in enumerate(passes) if each != p)
+            return up(rest[:count], pass_ * digits + p)
+
+        return elements, most
 
     def gather(self, maker: Maker) -> Gather | None:
         up, base, digits = maker.gather(self.up), self.base, self.radix

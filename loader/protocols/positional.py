@@ -15,7 +15,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.node import walk, why_unnumbered
 from tundish.loader.protocols.items import End, Ref
-from tundish.loader.protocols.refs import BatchRefs, ints, joined
+from tundish.loader.protocols.refs import BatchRefs, ints
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
@@ -59,7 +59,7 @@ class Positions:
         return next(self._chunk)
 
     def take(self, count: int) -> Any:
-        """Return up to `count` refs as a range, array or list; an empty one at the end."""
+        """Return up to `count` refs as a range, array or list, fewer where a look-ahead ends; none at the end."""
         refs = self._refs(count)
         self._at += len(refs)
         self._chunk = iter(())
@@ -77,16 +77,14 @@ class Positions:
         return self._node.refs_at(range(first, stop), self._pass, self._context)
 
     def _looked_ahead(self, stop: int) -> Any:
-        """Return the refs up to position `stop`, and compute more for the next call."""
+        """Return refs from what was computed ahead, up to position `stop`; compute more if nothing is left."""
         at, skip = self._at, self._at - self._first
-        if not 0 <= skip <= stop - self._first <= len(self._ahead):
-            have = self._ahead[skip:] if skip >= 0 else ()
-            begin = at + len(have)
-            end = max(stop, begin + self._wanted)
-            made = self._made(begin, end if self._count is None else min(end, self._count))
+        if not 0 <= skip < len(self._ahead):
+            end = max(stop, at + self._wanted)
+            made = self._made(at, end if self._count is None else min(end, self._count))
             most = self._most // numbers_in(made[0])
             self._wanted = min(max(2 * self._wanted, _FIRST), most)
-            self._ahead, self._first, skip = joined([have, made]) if len(have) else made, at, 0
+            self._ahead, self._first, skip = made, at, 0
         return self._ahead[skip : skip + stop - at]
 
     def at(self, positions: np.ndarray) -> Refs:

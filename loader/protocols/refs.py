@@ -128,7 +128,7 @@ def pieced(parts: list[tuple[Any, Refs]], count: int) -> Refs:
 
 
 class BatchedRefs(Sequence[Any]):
-    """The refs of consecutive batches of one size, ``(number, rows)``; equivalent to a list of them.
+    """The refs of batches of one size, ``(number, rows)``; equivalent to a list of them.
 
     Parameters
     ----------
@@ -136,14 +136,14 @@ class BatchedRefs(Sequence[Any]):
         The refs of all their rows.
     size : int
         The number of rows of each; the last may have fewer.
-    first : int
-        The number of the first batch.
+    numbers : Positions
+        The numbers of the batches.
     """
 
-    __slots__ = ("first", "rows", "size")
+    __slots__ = ("numbers", "rows", "size")
 
-    def __init__(self, rows: Refs, size: int, first: int) -> None:
-        self.rows, self.size, self.first = rows, size, first
+    def __init__(self, rows: Refs, size: int, numbers: Positions) -> None:
+        self.rows, self.size, self.numbers = rows, size, numbers
 
     @property
     def at_once(self) -> bool:
@@ -151,7 +151,7 @@ class BatchedRefs(Sequence[Any]):
         return isinstance(self.rows, _AT_ONCE)
 
     def __len__(self) -> int:
-        return (len(self.rows) + self.size - 1) // self.size
+        return len(self.numbers)
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.__getitem__, range(len(self)))
@@ -160,17 +160,15 @@ class BatchedRefs(Sequence[Any]):
         size = self.size
         if isinstance(which, slice):
             first, stop, _ = which.indices(len(self))
-            return BatchedRefs(self.rows[first * size : stop * size], size, self.first + first)
-        if not 0 <= which < len(self):
-            raise IndexError(which)
-        return self.first + which, named(self.rows[which * size : (which + 1) * size])
+            return BatchedRefs(
+                self.rows[first * size : stop * size], size, self.numbers[first:stop]
+            )
+        number = int(self.numbers[which])
+        return number, named(self.rows[which * size : (which + 1) * size])
 
 
 def joined(parts: Sequence[Any]) -> Refs:
     """Concatenate refs, by columns if all parts are columnar."""
-    if all(isinstance(refs, BatchedRefs) for refs in parts):  # consecutive ones
-        rows = joined([refs.rows for refs in parts])
-        return BatchedRefs(rows, parts[0].size, parts[0].first)
     if all(isinstance(refs, Tuples) for refs in parts):
         return Tuples(*map(joined, zip(*[refs.columns for refs in parts], strict=True)))
     if all(isinstance(refs, (range, np.ndarray)) for refs in parts):

@@ -40,7 +40,7 @@ def test_others_are_no_run(refs: Any) -> None:
 def test_refs_of_batches_stand_for_a_list(rows: Any, size: int) -> None:
     """Items, ranges and concatenations are those of a list of (number, rows)."""
     plain = [(k + 7, tuple(ints(rows)[at : at + size])) for k, at in enumerate(range(0, 23, size))]
-    refs = BatchedRefs(rows, size, 7)
+    refs = BatchedRefs(rows, size, range(7, 7 + len(plain)))
 
     def shown(found: Any) -> list[Any]:
         return [(number, tuple(each)) for number, each in found]
