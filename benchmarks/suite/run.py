@@ -315,6 +315,7 @@ def started(asked: dict[str, Any], **pipes: Any) -> subprocess.Popen[str]:
             stdout=subprocess.PIPE,
             stderr=pipes.pop("stderr", log),
             text=True,
+            env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
             process_group=0,  # one session for all: Linux shares out busy cores by session
             **pipes,
         )
