@@ -371,17 +371,13 @@ def packed(node: Pack, parts: list[tuple[Any, int, int, int]]) -> dict[str, np.n
     if sum(stop - first for _, _, first, stop in parts) > node.length:
         raise not_there(f"a row of more than {node.length} tokens")
     row = {name: _column(node, name, np.dtype(kind), parts) for name, kind in by_name.items()}
-    segments, positions = np.zeros(node.length, np.int32), np.zeros(node.length, np.int32)
-    at = 0
-    for k, (_, _, first, stop) in enumerate(parts, 1):
-        end = at + stop - first
-        segments[at:end] = k
-        positions[at:end] = np.arange(first, stop)
-        at = end
+    counts = [stop - first for _, _, first, stop in parts]
+    padded = [*counts, node.length - sum(counts)]
     if node.segment_ids is not None:
-        row[node.segment_ids] = segments
+        row[node.segment_ids] = np.repeat(np.array([*range(1, len(padded)), 0], np.int32), padded)
     if node.positions is not None:
-        row[node.positions] = positions
+        runs = [np.arange(first, stop, dtype=np.int32) for _, _, first, stop in parts]
+        row[node.positions] = np.concatenate([*runs, np.zeros(padded[-1], np.int32)])
     return row
 
 

@@ -47,7 +47,7 @@ class Pack(Unary):
     flat = False
     cardinality = UNKNOWN_CARDINALITY
     positional = False
-    dynamic = distributive = True
+    dynamic = distributive = splices = True
     safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:

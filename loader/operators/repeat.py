@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -107,18 +108,17 @@ class Repeat(Unary):
             return [p * base + ref for ref in refs]
 
         if isinstance(where, range) and where.step == 1 and len(where):
-            p, at = divmod(where.start, n)
-            if at + len(where) <= n:
-                return one(p, range(at, at + len(where)))
-            stop = (p + 1) * n
-            parts = [range(where.start, stop)]
-            parts += [range(k, min(k + n, where.stop)) for k in range(stop, where.stop, n)]
-            return joined([self.refs_at(part, pass_, context) for part in parts])
+            p, first = divmod(where.start, n)
+            if first + len(where) <= n:
+                return one(p, range(first, first + len(where)))
+            starts = [where.start, *range((p + 1) * n, where.stop, n)]
+            each = [range(*ends) for ends in pairwise([*starts, where.stop])]
+            return joined([self.refs_at(one_pass, pass_, context) for one_pass in each])
         array = array_of(where)
         passes = array // n
         parts = [
-            (at := np.flatnonzero(passes == p), one(int(p), array[at] - int(p) * n))
-            for p in np.unique(passes)
+            (at := np.flatnonzero(passes == k), one(k, array[at] - k * n))
+            for k in np.unique(passes).tolist()
         ]
         return pieced(parts, len(array))
 

@@ -53,7 +53,7 @@ class _Network:
     """
 
     def __init__(self, half: int, seed: int, pass_: int) -> None:
-        self._half, self._mask = np.uint64(half), np.uint64((1 << half) - 1)
+        self._half, self._mask = half, (1 << half) - 1
         self._keys = _keys(seed, pass_)
         self._tables: list[np.ndarray] = []
         self._without = 1 << half if half <= _TABLED else None
@@ -64,19 +64,21 @@ class _Network:
             return
         self._without -= count
         if self._without <= 0:
-            entries = np.arange(1 << int(self._half), dtype=np.uint64)
-            self._tables = [_mix(entries, key) & self._mask for key in self._keys]
+            entries = np.arange(1 << self._half)
+            self._tables = [self._mixed(entries, key) for key in self._keys]
+
+    def _mixed(self, x: np.ndarray, key: int) -> np.ndarray:
+        return _mix(x.view(np.uint64), key).view(x.dtype) & self._mask
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         left, right = x >> self._half, x & self._mask
         mixed = np.empty_like(x)
         tables = self._tables
         for k, key in enumerate(self._keys):
-            if tables:  # what does not fit wraps: nothing is beyond a table, and it spares a check
-                np.take(tables[k], right.view(np.int64), out=mixed, mode="wrap")
+            if tables:  # nothing is beyond a table: clipping only spares a check
+                tables[k].take(right, out=mixed, mode="clip")
             else:
-                mixed = _mix(right, key)
-                mixed &= self._mask
+                mixed = self._mixed(right, key)
             left ^= mixed
             left, right = right, left
         left <<= self._half
@@ -113,21 +115,22 @@ def permute(positions: np.ndarray, n: int, seed: int, pass_: int) -> np.ndarray:
     """
     if n <= _SMALL:
         return np.take(_small(n, seed, pass_), positions)
-    network = _network(((n - 1).bit_length() + 1) // 2, seed, pass_)
-    found = np.array(positions, np.uint64)
+    half = ((n - 1).bit_length() + 1) // 2
+    network = _network(half, seed, pass_)
+    # Signed numbers index tables without a conversion; only the largest domain needs the sign's bit.
+    found = np.array(positions, np.int64 if half < 32 else np.uint64)
     count = len(found)
     network.expect(count)
-    beyond = np.uint64(n)
     x, todo = found[:0], np.empty(0, np.int64)
     for first in range(0, count, _BLOCK):
         block = network(found[first : first + _BLOCK])
         found[first : first + _BLOCK] = block
-        out = np.flatnonzero(block >= beyond)
+        out = np.flatnonzero(block >= n)
         x, todo = np.concatenate((x, block.take(out))), np.concatenate((todo, out + first))
         enough = 0 if first + _BLOCK >= count else _REST
         while len(x) > enough:
             x = network(x)
             found[todo] = x
-            out = np.flatnonzero(x >= beyond)
+            out = np.flatnonzero(x >= n)
             x, todo = x.take(out), todo.take(out)
     return found.view(np.int64)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.refs import Refs
 
 _CHUNK = 8192
-_AHEAD = 2**15
+_AHEAD = 2**16
 """The largest number of refs that are computed ahead; `_FIRST` is the number at the beginning."""
 _FIRST = 64
 

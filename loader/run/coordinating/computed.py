@@ -281,7 +281,7 @@ class ComputedTasks(Tasks):
         return self._origin_of(job.block.refs[job.task.first])
 
     def _origin_of(self, item: Any) -> str:
-        _, identity = compile_values(self._node, self._context, _no_inner)
+        _, identity = compile_values(self._node, self._context, no_inner)
         return describe_origin(*identity(ref_of(as_ref(item)), self._pass))
 
 
@@ -370,10 +370,11 @@ def rows_per_task(stage: Stage, total: int, workers: int) -> int:
     if stage.pace.row_s is None:
         return max(1, total // (4 * workers))
     # What a row takes is wall time: on a busy machine it says too much.
-    rows = max(stage.pace.rows_in_task(workers), stage.group // (4 * workers))
+    rows = max(stage.rows_in_task(workers), stage.group // (4 * workers))
     count = max(1, round(total / rows))
     return -(-total // count)
 
 
-def _no_inner(*_: Any) -> Machine:
+def no_inner(*_: Any) -> Machine:
+    """Stand for what opens inner datasets, where none is opened."""
     raise AssertionError("identities open nothing")

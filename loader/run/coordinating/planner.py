@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.operators.batching import Unbatched
 from tundish.loader.operators.repeat import Repeated
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, recomputes
-from tundish.loader.run.coordinating.computed import ComputedTasks, StreamTasks
+from tundish.loader.protocols.items import Failure, Made, ref_of
+from tundish.loader.protocols.lineage import add_origin, describe_origin
+from tundish.loader.protocols.raised import NODE_MARK
+from tundish.loader.run.coordinating.computed import ComputedTasks, StreamTasks, no_inner
+from tundish.loader.run.evaluating.evaluators import compile_values
 from tundish.loader.run.inline.batches import InlineBatches
 from tundish.loader.run.inline.planner import Planner
 from tundish.loader.run.inline.reference import open_inline, replays
@@ -23,7 +27,7 @@ from tundish.loader.run.wire.messages import CONTINUING
 from tundish.loader.watch.watch import StageMeter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tundish.loader.operators.batching import Batch
     from tundish.loader.operators.flat_map import FlatMap, Inners
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.coordinating.coordinator import Coordinator
     from tundish.loader.run.stages.stage import Stage
+
+    AtHome = Callable[[Any], Made | Failure | None]
 
 
 class AheadRepeated(Repeated):
@@ -162,7 +168,10 @@ class ParallelPlanner(Planner):
         )
         meter = meter_of(node, self.context, "workers")
         ordered = id(node) not in self._unordered
-        return self.started(node, up, tasks, meter, chain=chain, ordered=ordered)
+        at_home = None
+        if base.splices and node.acting is base and not self.context.looks:
+            at_home = spliced_at_home(node, pass_, self.context, meter)
+        return self.started(node, up, tasks, meter, chain=chain, ordered=ordered, at_home=at_home)
 
     def started(
         self,
@@ -174,6 +183,7 @@ class ParallelPlanner(Planner):
         chain: bool,
         ordered: bool,
         flag: int = 0,
+        at_home: AtHome | None = None,
     ) -> ParallelStage:
         """Make the stage that ends at a node, and register it."""
         owner = self._coordinator
@@ -187,6 +197,7 @@ class ParallelPlanner(Planner):
             ordered=ordered,
             meter=meter,
             continues=flag == CONTINUING,
+            at_home=at_home,
         )
         self.keep(stage)
         return stage
@@ -225,6 +236,26 @@ class ParallelPlanner(Planner):
 
     def repeated(self, node: Repeat, pass_: int) -> Machine:
         return AheadRepeated(node, self, pass_)
+
+
+def spliced_at_home(node: Operator, pass_: int, context: Context, meter: StageMeter) -> AtHome:
+    """Return what makes the elements of a node that splices in this process, unless a part has to be computed."""
+    value, identity = compile_values(node, context, no_inner)
+
+    def at_home(item: Any) -> Made | Failure | None:
+        if any(type(part) in (int, tuple) for part, _, _ in item[1]):
+            return None
+        ref = ref_of(item)
+        meter.made += 1
+        try:
+            return Made(ref, value(item, pass_))
+        except Exception as error:  # noqa: BLE001 - the element's error
+            label = getattr(error, NODE_MARK, meter.name)
+            meter.failed[label] = meter.failed.get(label, 0) + 1
+            add_origin(error, describe_origin(*identity(ref, pass_)), context.where)
+            return Failure(ref, error)
+
+    return at_home
 
 
 def unordered(nodes: Sequence[Operator], options: Options) -> set[int]:

@@ -24,6 +24,8 @@ from tundish.loader.run.stages.overtaking import load_stage, with_left_out
 from tundish.loader.run.stages.stage import Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tundish.loader.protocols.contracts import Machine, Mark
     from tundish.loader.watch.watch import StageMeter
 
@@ -93,6 +95,8 @@ class ParallelStage(Stage):
         Counts what the stage delivers.
     continues : bool, default False
         True if it goes on with what another stage has computed of the same run of operators: in a state the two are one.
+    at_home : callable, optional
+        Makes an item's element in this process, or returns None to leave it to a worker.
     """
 
     def __init__(
@@ -106,9 +110,10 @@ class ParallelStage(Stage):
         ordered: bool,
         meter: StageMeter,
         continues: bool = False,
+        at_home: Callable[[Any], Made | Failure | None] | None = None,
     ) -> None:
         super().__init__(number, tasks, meter)
-        self._continues = continues
+        self._continues, self._at_home = continues, at_home
         self._owner, self._up, self._chain = owner, up, chain
         self._queue: deque[Any] = deque()
         self._passing = 0  # how many of it are computed items, which are no block of this stage's
@@ -169,7 +174,7 @@ class ParallelStage(Stage):
 
     def _size(self) -> int:
         """Return the number of rows for the next block."""
-        group, rows = self.group, self.pace.rows_in_task(self._owner.workers)
+        group, rows = self.group, self.rows_in_task(self._owner.workers)
         # As long as no row has been seen, its size is not known either.
         fit = max(1, _BLOCK_BYTES // self.pace.row_nbytes) if self.pace.row_nbytes else _FIRST_FIT
         if group == 1:
@@ -210,9 +215,10 @@ class ParallelStage(Stage):
                         continue
                 item = up.next()
                 mark = up.mark()
-                if self._passes(item):
+                made = self._made_at_home(item)
+                if made is not None or self._passes(item):
                     self._flush_partial()
-                    self._queue.append((item, mark, self._pulled, self._before))
+                    self._queue.append((made or item, mark, self._pulled, self._before))
                     self._passing += 1
                     self._pulled, self._before = self._pulled + 1, mark
                     return True
@@ -249,6 +255,12 @@ class ParallelStage(Stage):
         if self._owner.idle():
             self._flush_partial()
         return False
+
+    def _made_at_home(self, item: Any) -> Made | Failure | None:
+        """Make an element in this process, if it is composed of others and that costs less than a message."""
+        if self._at_home is None or type(item) is not tuple:
+            return None
+        return self._at_home(item)
 
     def _passes(self, item: Any) -> bool:
         kind = type(item)

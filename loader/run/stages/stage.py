@@ -8,7 +8,10 @@ if TYPE_CHECKING:
     from tundish.loader.watch.watch import StageMeter
 
 TASK_S = 0.004
-"""How long a task should take: short enough to spread, long enough to be worth its message."""
+"""How long a task on rows of a batch should take: short enough that several workers share a batch."""
+
+_ALONE_S = 0.012
+"""How long a task on single elements should take: nothing waits for the rest of a batch, and messages cost less."""
 
 _TRAINER_S = 0.0001
 """How long this process needs for a task: to make it, send it, and take its answer in."""
@@ -26,14 +29,21 @@ class Pace:
         self.row_s: float | None = None
         self.row_nbytes = 0
 
-    def rows_in_task(self, workers: int = 1) -> int:
+    def rows_in_task(self, workers: int = 1, *, alone: bool = False) -> int:
         """Return how many rows a task should have with so many workers; 1 until a row has been measured.
 
         With many workers it takes longer, so that at most half of this thread goes into tasks.
+
+        Parameters
+        ----------
+        workers : int
+            The number of workers.
+        alone : bool
+            True if the rows are single elements, not rows of a batch.
         """
         if self.row_s is None:
             return _FIRST_ROWS
-        task_s = max(TASK_S, 2 * workers * _TRAINER_S)
+        task_s = max(_ALONE_S if alone else TASK_S, 2 * workers * _TRAINER_S)
         return max(1, min(_MOST_ROWS, int(task_s / max(self.row_s, 1e-7))))
 
 
@@ -71,6 +81,10 @@ class Stage:
         self.number, self.tasks, self.meter = number, tasks, meter
         self.pace = Pace()
         self.blocks = self.nbytes = self.block_nbytes = self.window = self.ahead = 0
+
+    def rows_in_task(self, workers: int) -> int:
+        """Return how many rows a task should have with so many workers."""
+        return self.pace.rows_in_task(workers, alone=self.group == 1)
 
     @property
     def exhausted(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -172,3 +173,23 @@ def test_rows_held_by_one_process_are_not_restored_by_another() -> None:
     next(it)
     with pytest.raises(CheckpointError, match="saved by process"):
         share(1).load_state_dict(it.state_dict())
+
+
+def process_of(k: Any) -> Any:
+    return np.full(3, os.getpid())
+
+
+def test_rows_are_spliced_here_and_functions_run_in_workers() -> None:
+    """After a restore within a row, too: its sequences are computed again."""
+    ds = Dataset.range(40).map(process_of).pack(5)
+    with ds.iterator(workers=2) as it:
+        rows = [next(it) for _ in range(4)]
+        state = it.state_dict()
+        rows += list(it)
+        stage = next(stage for stage in it.stats.stages if stage.name == "pack#2")
+    with ds.iterator(workers=2) as it:
+        it.load_state_dict(state)
+        rows += list(it)
+
+    assert (stage.tasks, stage.elements) == (0, 24)
+    assert os.getpid() not in np.unique([row["tokens"] for row in rows])
