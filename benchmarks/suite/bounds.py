@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def calling(function: Callable[[Any], Any], count: int) -> Callable[[int, float], float]:
+def calling(
+    function: Callable[[Any], Any], count: int, *, shared: bool = False
+) -> Callable[[int, float], float]:
     """Call a function of indices, and copy what it returns into memory that was written before."""
 
     def rate(index: int, seconds: float) -> float:
         first = np.asarray(function(0))
-        rows = np.empty((64 if first.nbytes < 1 << 20 else 4, *first.shape), first.dtype)
+        shape = (64 if first.nbytes < 1 << 20 else 4, *first.shape)
+        memory = mmap.mmap(-1, shape[0] * first.nbytes) if shared else None
+        rows = np.ndarray(shape, first.dtype, memory)
         rows[:] = 0
         number, at, start = 0, (count // 2) * index, time.perf_counter()
         while (now := time.perf_counter()) - start < seconds:

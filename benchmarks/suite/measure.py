@@ -41,7 +41,8 @@ def main() -> None:
     work = works()[asked["work"]]
     found: dict[str, Any] = {}
     if asked["mode"] == "bound":
-        found = {"rate": bound(work, asked["index"], asked["seconds"])}
+        rate = getattr(work, asked["of"])
+        found = {"rate": bound(rate, asked["index"], asked["seconds"])}
     elif asked["mode"] == "expected":
         found = {"count": work.expected[0], "hash": f"{work.expected[1]:016x}"}
     else:
@@ -59,12 +60,12 @@ def main() -> None:
     print(json.dumps(found), file=answers, flush=True)
 
 
-def bound(work: Any, index: int, seconds: float) -> float:
-    """Measure the bound when the others are ready, too: a line on stdin says so."""
-    work.bound_rate(index, 0.05)
+def bound(rate: Any, index: int, seconds: float) -> float:
+    """Measure a bound when the others are ready, too: a line on stdin says so."""
+    rate(index, 0.05)
     print("ready", file=sys.stderr, flush=True)
     sys.stdin.readline()
-    return float(work.bound_rate(index, seconds))
+    return float(rate(index, seconds))
 
 
 def passes(loader: Any) -> Any:

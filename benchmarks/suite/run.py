@@ -235,6 +235,8 @@ def measure(work: str, peers: Sequence[str], number: int, seconds: float) -> Non
         return
     turned = missing[number % len(missing) :] + missing[: number % len(missing)]
     this["bound"] = this["bound"] or bound(work)
+    if results.get("nearer"):
+        this["nearer"] = this.get("nearer") or bound(work, "nearer_rate")
     for peer in turned:
         settings = valid(results, peer, work)
         names = sorted(settings, key=lambda name: (name == "defaults") == (number % 2 == 0))
@@ -336,11 +338,11 @@ def end(process: subprocess.Popen[str], below: Sequence[psutil.Process]) -> None
             each.kill()
 
 
-def bound(work: str) -> float:
-    """Measure the bound: its processes work at the same time; the sum of their rates."""
+def bound(work: str, of: str = "bound_rate") -> float:
+    """Measure a bound: its processes work at the same time; the sum of their rates."""
     from workloads import works
 
-    asked = {"mode": "bound", "work": work, "seconds": 1.5}
+    asked = {"mode": "bound", "work": work, "of": of, "seconds": 1.5}
     processes = [
         started({**asked, "index": k}, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         for k in range(works()[work].bound_processes)
@@ -379,6 +381,7 @@ def store(work: str, results: dict[str, Any]) -> None:
     results |= {
         "title": each.title,
         "bound": each.bound,
+        "nearer": each.nearer,
         "target": each.share,
         "data": data.prepare(),
     }

@@ -27,6 +27,8 @@ class Work:
         What `bound_rate` measures, in words.
     share : float, optional
         The share of the bound that tundish must reach.
+    nearer : str, optional
+        What `nearer_rate` measures, in words: a bound that does more of the work than `bound` does.
     function : callable, optional
         Imported by every peer from the same file.
     arrays : callable, optional
@@ -45,7 +47,7 @@ class Work:
         Seconds that the consumer sleeps after each batch.
     seconds : float
         A measurement without `epochs` ends after so many.
-    bound_rate : callable
+    bound_rate, nearer_rate : callable
         ``bound_rate(index, seconds)`` runs in `bound_processes` processes and returns samples/s of one.
     """
 
@@ -67,6 +69,8 @@ class Work:
     step: float = 0.0
     seconds: float = 2.0
     bound_processes: int = 2
+    nearer: str | None = None
+    nearer_rate: Callable[[int, float], float] | None = None
 
     @functools.cached_property
     def expected(self) -> tuple[int, int]:

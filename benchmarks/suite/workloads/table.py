@@ -1,5 +1,8 @@
 """W4: a table's rows in a true permutation, in batches of 65,536 and of 1,024."""
 
+import functools
+
+import numpy as np
 from bounds import repeating
 from data import CACHE
 from work import Work
@@ -21,6 +24,20 @@ def scan():
     return len(next(iter(columns().values())))
 
 
+def takes(batch):
+    """Return a function that takes all rows of the arrays in a permutation, batch by batch."""
+    arrays = functools.cache(columns)
+
+    def once():
+        order = np.random.permutation(COUNT)
+        for start in range(0, COUNT, batch):
+            at = order[start : start + batch]
+            {name: column.take(at) for name, column in arrays().items()}
+        return COUNT
+
+    return once
+
+
 WORKS = [
     Work(
         name=f"W4-{batch}",
@@ -30,6 +47,8 @@ WORKS = [
         bound="pyarrow reads the file into arrays, with its threads, in order and without batches",
         bound_rate=repeating(scan),
         bound_processes=1,
+        nearer="numpy's permutation and take of arrays in memory, batch by batch, in one process",
+        nearer_rate=repeating(takes(batch)),
         share=0.8,
         arrays=columns,
         parquet=str(PATH),
