@@ -277,6 +277,9 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
             function = value.__wrapped__ if kind is _CACHED else value.__func__
             if isinstance(function, types.FunctionType):  # not one of Cython's
                 self.met[id(function)] = function
+        if kind is types.CodeType:
+            _, arguments = self.dispatch_table[kind](value)
+            return _make_code, (value.co_filename, *arguments)
         if isinstance(value, np.ndarray):
             return self._reduce_array(value)
         if type(value) is memoryview:
@@ -326,6 +329,11 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
             dense = np.ascontiguousarray(array.transpose(axes))
             return np.transpose, (dense, tuple(np.argsort(axes).tolist()))
         return NotImplemented
+
+
+def _make_code(filename: str, *arguments: Any) -> types.CodeType:
+    """Make code whose tracebacks name its file; from 3.1.3 on, cloudpickle leaves the file out."""
+    return types.CodeType(*arguments).replace(co_filename=filename)
 
 
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)

@@ -583,6 +583,24 @@ def test_a_module_of_another_file_travels_by_value(
     by_value.close()
 
 
+def test_code_keeps_its_filename_though_cloudpickle_leaves_it_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nameless(code: types.CodeType) -> Any:  # as cloudpickle 3.1.3 does it
+        make, arguments = reduce_code(code)
+        return make, tuple("<dynamic-code>" if a == code.co_filename else a for a in arguments)
+
+    reduce_code = cloudpickle.Pickler.dispatch_table[types.CodeType]
+    monkeypatch.setitem(cloudpickle.Pickler.dispatch_table.maps[0], types.CodeType, nameless)
+    inner: Any = lambda x: lambda: x  # noqa: E731
+    payload = pack([("map", inner)])
+
+    (sent,) = unpack(payload.fd)
+
+    assert sent.__code__.co_filename == sent(1).__code__.co_filename == __file__
+    payload.close()
+
+
 def test_the_code_of_notebook_cells_travels_along() -> None:
     # As IPython does it: the lines are in no file.
     name, lines = "<ipython-input-1>", ["def fail():\n", "    raise ValueError('from a cell')\n"]
