@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import signal
+import sys
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -70,6 +71,43 @@ def test_a_dataset_within_something(file: Path, capsys: pytest.CaptureFixture[st
 def test_what_is_no_dataset(file: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", f"{file}:{name}"]) == 2
     assert str(file) in capsys.readouterr().out
+
+
+def test_the_program_finds_its_own_arguments_and_no_worker_runs_it_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "with_arguments.py"
+    file.write_text(
+        "import sys\nimport tundish as td\nprint('run with', sys.argv[1:])\n"
+        "def double(x): return 2 * x\n"
+        "data = td.Dataset.range(int((sys.argv + [8])[1])).map(double, num_parallel_calls=2)\n"
+    )
+    before = sys.argv[:]
+
+    assert main(["inspect", "--run", "0.2", f"{file}:data"]) == 0
+    first = capfd.readouterr().out
+    assert main(["inspect", f"{file}:data", "16"]) == 0
+    second = capfd.readouterr().out
+
+    assert first.count("run with") == second.count("run with") == 1
+    assert "run with []" in first
+    assert "run with ['16']" in second
+    assert "16 elements" in second
+    assert sys.argv == before
+
+
+def test_a_program_that_fails_is_shown_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "failing.py"
+    file.write_text("import tundish as td\ndata = td.Dataset.list_files('nothing/*.jpg')\n")
+
+    assert main(["inspect", f"{file}:data"]) == 2
+
+    text = capsys.readouterr().out
+    assert f'File "{file}", line 2' in text
+    assert "nothing matches 'nothing/*.jpg'" in text
+    assert str(td.__path__[0]) not in text
 
 
 def test_a_dataset_that_is_divided_already(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,13 @@ from typing import Any, Self
 
 import cloudpickle
 
+_PROGRAMS: set[str] = set()
+
+
+def never_import(name: str) -> None:
+    """Send a module's functions and classes by value, as those of ``__main__``: no worker runs its file again."""
+    _PROGRAMS.add(name)
+
 
 class ByValue:
     """Registers with cloudpickle the modules whose functions and classes a worker cannot import.
@@ -41,7 +48,8 @@ class ByValue:
         """Register a module if necessary; return True if its functions and classes are sent by value."""
         known = self._known.get(name)
         if known is None:
-            known = self._known[name] = name in sys.modules and not _importable(name)
+            loaded = name in sys.modules
+            known = self._known[name] = loaded and (name in _PROGRAMS or not _importable(name))
             if known and name not in cloudpickle.list_registry_pickle_by_value():
                 cloudpickle.register_pickle_by_value(sys.modules[name])
                 self._registered.append(sys.modules[name])

@@ -54,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"tundish {command} needs {package}: pip install 'tundish[{extra}]'", file=sys.stderr
         )
         return 2
+    arguments = sys.argv[:]
     try:
         status: Any = module.run(**given)
     except KeyboardInterrupt:
@@ -61,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `tundish ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    finally:
+        sys.argv[:] = arguments  # a user's file was given its own
     return int(status)
 
 
@@ -107,6 +110,12 @@ def parser() -> argparse.ArgumentParser:
         "target",
         metavar="MODULE:NAME",
         help="a Dataset, or a function that returns one, of a module or of a file (train.py:data)",
+    )
+    inspect.add_argument(
+        "arguments",
+        nargs="*",
+        metavar="ARG",
+        help="an argument that the file finds in sys.argv; put -- before one that begins with -",
     )
     inspect.add_argument("--svg", metavar="FILE", help="draw it into a file, too")
     inspect.add_argument(

@@ -13,18 +13,27 @@ from typing import TYPE_CHECKING, Any
 from tundish.cli.drawing import draw
 from tundish.cli.outline import Outline, OutlineStep, outline
 from tundish.cli.running import run_for
+from tundish.cli.snapshot import users_traceback
 from tundish.cli.terminal import bold, dim, say, warn
 from tundish.loader.dataset import Dataset
+from tundish.loader.run.starting.byvalue import never_import
 from tundish.spec import ArraySpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tundish.cli.running import Ran
 
+_REFUSED = (ImportError, OSError, AttributeError, TypeError, ValueError, SyntaxError)
+
 
 def run(
-    target: str, svg: str | None = None, *, spec: bool = False, seconds: float | None = None
+    target: str,
+    arguments: Sequence[str] = (),
+    svg: str | None = None,
+    *,
+    spec: bool = False,
+    seconds: float | None = None,
 ) -> int:
     """Print a dataset's outline, and draw it if asked to; run it for a while if asked to.
 
@@ -33,6 +42,8 @@ def run(
     target : str
         ``package.module:name`` or ``folder/file.py:name``: a `Dataset`, or a function without
         arguments that returns one.
+    arguments : sequence of str
+        What the program finds in ``sys.argv[1:]``.
     svg : str, optional
         The file for the drawing: of the plan, or of the verdict of a run.
     spec : bool
@@ -49,9 +60,12 @@ def run(
     try:
         if svg is not None:
             check_folder(svg)
-        dataset = find(target)
-    except (ImportError, OSError, AttributeError, TypeError, ValueError) as error:
-        say(warn(f"{target}: {error}"))
+        dataset = find(target, arguments)
+    except Exception as error:
+        told = users_traceback(error)
+        if not told and not isinstance(error, _REFUSED):
+            raise
+        say(told or warn(f"{target}: {error}"))
         return 2
     plan = outline(dataset)
     cheap = dataset._node.safe  # noqa: SLF001 - no user code below: nothing is run
@@ -100,11 +114,12 @@ def show_run(ran: Ran) -> None:
             say(f"- {each}")
 
 
-def find(target: str) -> Dataset:
-    """Import what `target` names."""
+def find(target: str, arguments: Sequence[str] = ()) -> Dataset:
+    """Import what `target` names; the program sees these arguments, not those of ``tundish``."""
     module_name, _, name = target.rpartition(":")
     if not module_name or not name:
         raise ValueError("name a dataset as MODULE:NAME, such as train:data or train.py:data")
+    sys.argv[:] = [module_name, *arguments]
     found: Any = load(module_name)
     for part in name.split("."):
         found = getattr(found, part)
@@ -131,6 +146,7 @@ def load(name: str) -> Any:
     assert made.loader is not None
     module = importlib.util.module_from_spec(made)
     sys.modules[path.stem] = module
+    never_import(path.stem)  # as `python train.py` does it
     made.loader.exec_module(module)
     return module
 

@@ -36,6 +36,7 @@ exit status:
   130  SIGINT, 143  SIGTERM: what was made is committed, the same command continues
 """
 
+_PROGRAM = Path(sys.argv[0])  # before a user's file gets arguments of its own
 OURS = Path(tundish.__file__).parent
 STANDARD = sysconfig.get_paths()["stdlib"]
 
@@ -122,10 +123,16 @@ def raised_by_the_user(error: BaseException) -> bool:
 
 def traceback_of(error: BaseException) -> str:
     """Return a traceback; for an error in the user's code, without this library's frames."""
-    told = traceback.TracebackException.from_exception(error)
     if raised_by_the_user(error):
-        told.stack[:] = [f for f in told.stack if not (_is_ours(f) or _is_import(f))]
-    return "".join(told.format()).rstrip()
+        return users_traceback(error)
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
+def users_traceback(error: BaseException) -> str:
+    """Return a traceback without this library's frames; "" if no others are left."""
+    told = traceback.TracebackException.from_exception(error)
+    told.stack[:] = [f for f in told.stack if not (_is_ours(f) or _is_import(f))]
+    return "".join(told.format()).rstrip() if told.stack else ""
 
 
 def _is_pythons(frame: traceback.FrameSummary) -> bool:
@@ -153,11 +160,10 @@ def command(*words: str) -> str:
     *words : str
         What follows ``tundish``.
     """
-    program = Path(sys.argv[0])
-    if program.name == "tundish":
+    if _PROGRAM.name == "tundish":
         on_path = shutil.which("tundish")
-        same = on_path is not None and Path(on_path).resolve() == program.resolve()
-        start = ["tundish"] if same else [str(program.resolve())]
+        same = on_path is not None and Path(on_path).resolve() == _PROGRAM.resolve()
+        start = ["tundish"] if same else [str(_PROGRAM.resolve())]
     else:
         start = [sys.executable, "-m", "tundish"]
     return f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join([*start, *words])}"
