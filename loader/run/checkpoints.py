@@ -9,11 +9,11 @@ import os
 import re
 import stat
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tundish.errors import CheckpointError
+from tundish.errors import CheckpointError, IncompatibleCheckpointError
 from tundish.formats.bytes.regular import (
     parse_json,
     read_regular,
@@ -91,6 +91,16 @@ def newest_state(folder: str | os.PathLike[str]) -> Any:
     if not numbers:
         raise FileNotFoundError(errno.ENOENT, "no iterator state is in this folder", str(home))
     raise CheckpointError(f"none of the {len(numbers)} file(s) step-*.json in {home} can be read")
+
+
+def restore_state(path: str | os.PathLike[str], load: Callable[[Any], None]) -> None:
+    """Load the state of a file, or the newest of a folder; an error of another pipeline names the path."""
+    state = newest_state(path) if Path(path).is_dir() else read_state(path)
+    try:
+        load(state)
+    except IncompatibleCheckpointError as error:
+        error.add_note(f"tundish: it was read from {os.fspath(path)}; delete that to start over")
+        raise
 
 
 def read_state(path: str | os.PathLike[str]) -> Any:

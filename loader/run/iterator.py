@@ -9,7 +9,6 @@ import sys
 import threading
 import weakref
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from tundish.errors import CheckpointError, OutOfRangeError
@@ -565,13 +564,12 @@ class Iterator(Generic[Element_co]):
         """
         from tundish.loader.run.checkpoints import (  # noqa: PLC0415
             holds_state,
-            newest_state,
-            read_state,
+            restore_state,
         )
 
         if missing_ok and not holds_state(path):
             return False
-        self.load_state_dict(newest_state(path) if Path(path).is_dir() else read_state(path))
+        restore_state(path, self.load_state_dict)
         return True
 
     # -- around --------------------------------------------------------------------------------

@@ -113,7 +113,10 @@ def check_form(state: Any) -> None:
         It is not a state, or is one of this version that has been changed.
     """
     if not isinstance(state, dict) or "tundish" not in state:
-        raise CheckpointError("this is no iterator state of tundish")
+        what = (
+            f"a dict with {list(state)!r:.200}" if isinstance(state, dict) else type(state).__name__
+        )
+        raise CheckpointError(f"this is no iterator state of tundish, but {what}")
     try:
         wrong = _wrong_in(state) if state["tundish"] == VERSION else None
     except RecursionError:  # as it is shown

@@ -119,6 +119,18 @@ def test_saving_and_restoring(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["data.json"]
 
 
+def test_a_state_of_another_pipeline_names_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "data.json"
+    with Dataset.range(3).iterator(workers=0) as it:
+        it.save(path)
+    with (
+        Dataset.range(4).iterator(workers=0) as it,
+        pytest.raises(IncompatibleCheckpointError) as caught,
+    ):
+        it.restore(path)
+    assert str(path) in " ".join(caught.value.__notes__)
+
+
 def test_restoring_what_is_not_there(tmp_path: Path) -> None:
     with Dataset.range(3).iterator(workers=0) as it:
         it.restore(tmp_path / "none.json", missing_ok=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.distribute.feeds import filled, no_rows, rows_in, with_mask
@@ -16,8 +15,7 @@ from tundish.loader.plan.checks import check_count
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.run.checkpoints import (
     holds_state,
-    newest_state,
-    read_state,
+    restore_state,
     write_next_state,
     write_state,
 )
@@ -291,7 +289,7 @@ class DistributedIterator:
         """
         if missing_ok and not holds_state(path):
             return False
-        self.load_state_dict(newest_state(path) if Path(path).is_dir() else read_state(path))
+        restore_state(path, self.load_state_dict)
         return True
 
     # -- around --------------------------------------------------------------------------------
