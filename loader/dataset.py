@@ -246,7 +246,8 @@ class Dataset(Methods[Element_co], Nested):
         if count == UNKNOWN_CARDINALITY:
             why = why_unnumbered(self._node)
             raise TypeError(
-                f"how many elements this dataset has is not known before it has run{why}"
+                f"how many elements this dataset has is not known before it has run{why}; "
+                "assert_cardinality(n) says it"
             )
         return count
 

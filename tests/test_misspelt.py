@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import re
+import traceback
 import warnings
 from typing import Any
 
@@ -95,3 +96,16 @@ def test_a_warning_names_the_callers_line() -> None:
         td.Options(workers=0).merge(td.Options(workers=1))
         RANGE.snapshot("nowhere", compression="GZIP")
     assert [each.filename for each in told] == [__file__] * 3
+
+
+def test_an_option_is_suggested_once() -> None:
+    options = td.Options()
+    with pytest.raises(AttributeError) as caught:
+        options.determinstic = True
+
+    assert "".join(traceback.format_exception(caught.value)).count("id you mean") == 1
+
+
+def test_a_generator_in_place_of_its_function() -> None:
+    with pytest.raises(TypeError, match=r"give f, not f\(\)"):
+        td.Dataset.from_generator(x for x in [1])  # type: ignore[arg-type]  # that is refused

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.loader.plan.checks import check_callable
@@ -167,6 +168,10 @@ class GeneratorMethods(Fluent):
         >>> list(td.Dataset.from_generator(words, args=(2,)))
         ['word', 'word']
         """
+        if isinstance(generator, GeneratorType):
+            raise TypeError(
+                "generator must be a function that each epoch calls, not a generator: give f, not f()"
+            )
         check_callable("generator", generator)
         if output_types is not None and output_signature is not None:
             raise ValueError("give output_signature, or output_types and output_shapes, not both")

@@ -56,7 +56,8 @@ class Settings:
         names = {known.name: known for known in fields(self)}  # type: ignore[arg-type]  # subclasses are dataclasses
         found = names.get(name) or names.get(name.removeprefix("experimental_"))
         if found is None:
-            raise AttributeError(self._unknown(name), name=name, obj=self)
+            # Without obj=, for which Python would add a suggestion of its own.
+            raise AttributeError(self._unknown(name), name=name)
         return found
 
     @classmethod
