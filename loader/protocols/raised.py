@@ -178,6 +178,6 @@ def give_up(error: BaseException, gathered: list[Ref]) -> None:
     """Add a note to an error: the elements of its batch that were lost with it."""
     if gathered:
         shown = ", ".join(map(str, gathered[:16])) + (", ..." if len(gathered) > 16 else "")
-        note = f"tundish: {len(gathered)} element(s) of the batch before it were given up: {shown}"
+        note = f"tundish: {len(gathered)} element(s) before it in the batch were given up: {shown}"
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)

@@ -349,7 +349,7 @@ def test_a_misfit_gives_up_what_was_gathered(operator: str, workers: int) -> Non
         found[0]
     )
     assert any(
-        "1 element(s) of the batch before it were given up: 0" in n for n in found[0].__notes__
+        "1 element(s) before it in the batch were given up: 0" in n for n in found[0].__notes__
     )
 
 

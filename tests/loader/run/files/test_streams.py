@@ -187,7 +187,7 @@ def test_a_batch_is_given_up_where_a_record_fails(tmp_path: Path) -> None:
                 found.append(error.__notes__[-1])
     assert found == [
         ["a", "b"],
-        "tundish: 1 element(s) of the batch before it were given up: (0, 4)",
+        "tundish: 1 element(s) before it in the batch were given up: (0, 4)",
         ["d", "e"],
     ]
 
