@@ -93,8 +93,8 @@ def parser() -> argparse.ArgumentParser:
     """Make the argument parser of all commands."""
     top = argparse.ArgumentParser(
         prog="tundish",
-        description="A multiprocess shared-memory data loader.",
-        epilog="`tundish COMMAND --help` tells more about a command.",
+        description="An input pipeline for machine learning.",
+        epilog="`tundish COMMAND --help` explains a command.",
     )
     top.add_argument("--version", action="version", version=f"tundish {tundish.__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -102,10 +102,10 @@ def parser() -> argparse.ArgumentParser:
     def command(name: str, text: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text[0].lower() + text[1:], description=f"{text}.")
 
-    command("demo", "Real photographs through two workers, and the promises shown")
-    command("doctor", "What memory, channel, budget and workers are chosen here, and why")
+    command("demo", "Run real photographs through two workers, and check the promises")
+    command("doctor", "Show the memory, budget and workers chosen on this machine, and why")
 
-    inspect = command("inspect", "What a dataset is made of, and how it would be run")
+    inspect = command("inspect", "Show the steps of a dataset, and how they would be run")
     inspect.add_argument(
         "target",
         metavar="MODULE:NAME",
@@ -117,7 +117,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="ARG",
         help="an argument that the file finds in sys.argv; put -- before one that begins with -",
     )
-    inspect.add_argument("--svg", metavar="FILE", help="draw it into a file, too")
+    inspect.add_argument("--svg", metavar="FILE", help="also draw it, into this file")
     inspect.add_argument(
         "--spec",
         action="store_true",
@@ -128,11 +128,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         dest="seconds",
         type=_seconds,
-        help="run it for so long, and say what it waits for; with --svg, draw that. It is run in "
-        "earnest: a snapshot in it is written",
+        help="run it for SECONDS, and say what limits it; with --svg, draw that. The run is real: "
+        "a snapshot in it is written",
     )
 
-    trace = command("trace", "What happened in a run, from the file that TUNDISH_TRACE named")
+    trace = command("trace", "Show what happened in a run, from the file that TUNDISH_TRACE named")
     trace.add_argument(
         "file", metavar="FILE", help="as written by TUNDISH_TRACE=FILE python train.py"
     )
@@ -141,7 +141,7 @@ def parser() -> argparse.ArgumentParser:
     trace.add_argument(
         "--perfetto",
         metavar="OUT",
-        help="write what ui.perfetto.dev opens instead: OUT.json, or OUT.json.gz",
+        help="instead write a file for ui.perfetto.dev: OUT.json, or OUT.json.gz",
     )
 
     watch = command("top", "Show the pipelines of a running process, live")
@@ -150,9 +150,11 @@ def parser() -> argparse.ArgumentParser:
         nargs="?",
         type=_number("the number of a process"),
         metavar="PID",
-        help="without one: which processes there are",
+        help="the process; without it, list those that have pipelines",
     )
-    watch.add_argument("--once", action="store_true", help="print one frame; without it, q leaves")
+    watch.add_argument(
+        "--once", action="store_true", help="print one frame and exit; otherwise, q quits"
+    )
     watch.add_argument("--json", dest="as_json", action="store_true", help="print it as JSON")
 
     debug = command(
@@ -171,7 +173,7 @@ def parser() -> argparse.ArgumentParser:
         "--next",
         type=_number("a number of elements, at least 1", 1),
         metavar="N",
-        help="look at so many elements (10,000; --slow: 100)",
+        help="look at N elements (default: 10,000; with --slow, 100)",
     )
     debug.add_argument(
         "--index",
@@ -180,21 +182,23 @@ def parser() -> argparse.ArgumentParser:
         help="look at this element after the state: 0 is the next",
     )
     debug.add_argument(
-        "--slow", action="store_true", help="tell which elements take longest, and in what"
+        "--slow",
+        action="store_true",
+        help="list the elements that take longest, and in which function",
     )
     debug.add_argument(
         "--pdb",
         action=argparse.BooleanOptionalAction,
-        help="whether to begin pdb; without either, at a terminal",
+        help="start pdb or not (default: at a terminal)",
     )
     debug.add_argument(
         "--isolate",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="look for it in a process of its own first, which an element may kill",
+        help="first look for it in another process, which an element may kill",
     )
     debug.add_argument(
-        "--dump", metavar="FOLDER", help="show what enable_dump_debug_info has noted"
+        "--dump", metavar="FOLDER", help="show what enable_dump_debug_info wrote there"
     )
     debug.add_argument(
         "--node",
@@ -210,6 +214,8 @@ def parser() -> argparse.ArgumentParser:
     )
 
     bench = command("bench", "Run the benchmarks of a checkout")
-    bench.add_argument("names", nargs="*", metavar="NAME", help="which ones; by default all")
+    bench.add_argument(
+        "names", nargs="*", metavar="NAME", help="the benchmarks to run (default: all)"
+    )
     bench.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     return top

@@ -42,21 +42,22 @@ def add_arguments(snapshot: argparse.ArgumentParser) -> None:
     )
     _one(finalize, "the one whose shards were begun last")
 
-    info = command("info", "What stands under a path")
+    info = command("info", "List the snapshots in a folder")
     _one(info, "all")
 
     verify = command("verify", "Read every byte of what is kept and compare checksums")
     _one(verify, "all")
 
     gc = command(
-        "gc", "Remove what nobody needs: runs that lost or died; with --keep, old pipelines too"
+        "gc",
+        "Remove what is not needed: runs that were overtaken or died; with --keep, old pipelines too",
     )
     gc.add_argument(
         "--older-than",
         type=seconds,
         default=86400.0,
         metavar="TIME",
-        help="leave alone what changed since: 90s, 12h, 7d (default: 24h)",
+        help="keep what changed within this time: 90s, 12h, 7d (default: 24h)",
     )
     gc.add_argument(
         "--keep",
@@ -67,7 +68,7 @@ def add_arguments(snapshot: argparse.ArgumentParser) -> None:
     gc.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     _json(gc)
 
-    compact = command("compact", "Write a snapshot anew with larger files; checkpoints stay valid")
+    compact = command("compact", "Rewrite a snapshot with larger files; checkpoints stay valid")
     compact.add_argument(
         "--shard-bytes",
         type=size,
@@ -77,7 +78,7 @@ def add_arguments(snapshot: argparse.ArgumentParser) -> None:
     )
     _one(compact, "all")
 
-    export = command("export", "Copy a snapshot into a file that other tools know")
+    export = command("export", "Copy a snapshot into a file that other tools read")
     export.add_argument("to", metavar="FILE", help="the copy; nothing is overwritten")
     export.add_argument("--format", choices=("parquet",), default="parquet", help="of the copy")
     _one(export)
@@ -86,7 +87,7 @@ def add_arguments(snapshot: argparse.ArgumentParser) -> None:
 _WRITE = """
 
 If there is a snapshot of PATH in the Dataset, that one is written, and what is above it is not
-run; else all of the Dataset is. What stands in PATH already is continued, not made again. Told to
+run; else all of the Dataset is. What PATH already has is continued, not made again. Told to
 end by SIGTERM or SIGINT (Ctrl-C) it commits and leaves within 10 seconds; killed at any instant
 it loses at most the last minute of work. The same command continues."""
 
