@@ -168,6 +168,7 @@ class Stats:
     """The counts and measurements of one iterator so far.
 
     Counts are exact. Times are by ``perf_counter``; the attributes say where they come from a sample.
+    ``str`` is a table.
 
     Attributes
     ----------
@@ -266,6 +267,11 @@ class Stats:
     edges: Mapping[str, Histogram] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
     tuned: tuple[tuple[float, int], ...] = ()
+
+    def __str__(self) -> str:
+        from tundish.loader.watch.statstext import stats_lines  # noqa: PLC0415 - for people alone
+
+        return "\n".join(stats_lines(self))
 
     def _repr_html_(self) -> str:
         from tundish.loader.watch.table import html_of  # noqa: PLC0415 - in notebooks alone

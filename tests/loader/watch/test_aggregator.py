@@ -239,6 +239,13 @@ def test_a_summary_is_a_table() -> None:
     assert sorted(shown.split("\n")) == sorted(TABLE.split("\n"))
 
 
+def test_statistics_of_an_iterator_are_the_same_table() -> None:
+    lines = str(STATS).split("\n")
+
+    assert lines[0] in TABLE
+    assert set(lines[1:]) <= set(TABLE.split("\n"))
+
+
 def test_an_empty_summary_is_a_line() -> None:
     assert str(StatsAggregator().summary()) == "0 iterators (0 open), 0 elements"
     assert repr(StatsAggregator()) == "<StatsAggregator of 0 iterators>"
