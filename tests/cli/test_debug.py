@@ -128,7 +128,7 @@ def test_a_failure_is_told(run: Run) -> None:
     )
     frames = re.findall(r'File "(.*?)"', text)
     assert [Path(frame).name for frame in frames] == ["job_to_debug.py"]
-    assert "ZeroDivisionError" in text
+    assert "element 4 after the state fails" in text
     assert "During handling" not in text
     assert "(Pdb)" not in text
 
@@ -157,7 +157,7 @@ def test_pdb_where_it_was_raised_and_again_from_the_start(run: Run) -> None:
     assert "at its start" in said[5]
     assert "-> drawn = int(rng.integers(0, 1000))" in said[5]
     assert said[7].strip() == f"(20, {drawn})"
-    assert "ZeroDivisionError" in said[9]
+    assert "element 4 after the state fails" in said[9]
     assert said[10].strip() == "0"
 
 
@@ -413,3 +413,18 @@ def test_the_newest_of_a_node(dump: Path, capsys: pytest.CaptureFixture[str]) ->
 
     assert main(["debug", "--dump", str(dump), "--node", "shuffle"]) == 2
     assert "nothing of shuffle is in" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("how", ["--isolate", "--no-isolate"])
+def test_the_program_finds_its_own_arguments(
+    how: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "job_with_arguments.py"
+    file.write_text(
+        "import sys, tundish as td\ndata = td.Dataset.range(int(sys.argv[1])).map(lambda x: [0][x // 4])\n"
+    )
+
+    assert main(["debug", how, "--no-pdb", "-", f"{file}:data", "4"]) == 0
+    assert "none of the next 4 elements fails" in capfd.readouterr().out
+    assert main(["debug", how, "--no-pdb", "-", f"{file}:data", "5"]) == 1
+    assert "element 4 after the state fails" in capfd.readouterr().out

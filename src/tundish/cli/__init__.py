@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"tundish {command} needs {package}: pip install 'tundish[{extra}]'", file=sys.stderr
         )
         return 2
-    arguments = sys.argv[:]
+    argv, sys.argv[1:] = sys.argv[:], given.pop("arguments", [])  # for the file that is named
     try:
         status: Any = module.run(**given)
     except KeyboardInterrupt:
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     finally:
-        sys.argv[:] = arguments  # a user's file was given its own
+        sys.argv[:] = argv
     return int(status)
 
 
@@ -89,6 +89,15 @@ def _number(what: str, least: int = 0) -> Callable[[str], int]:
     return number
 
 
+def _add_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "arguments",
+        nargs="*",
+        metavar="ARG",
+        help="an argument that the file finds in sys.argv; put -- before one that begins with -",
+    )
+
+
 def parser() -> argparse.ArgumentParser:
     """Make the argument parser of all commands."""
     top = argparse.ArgumentParser(
@@ -111,12 +120,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="MODULE:NAME",
         help="a Dataset, or a function that returns one, of a module or of a file (train.py:data)",
     )
-    inspect.add_argument(
-        "arguments",
-        nargs="*",
-        metavar="ARG",
-        help="an argument that the file finds in sys.argv; put -- before one that begins with -",
-    )
+    _add_arguments(inspect)
     inspect.add_argument("--svg", metavar="FILE", help="also draw it, into this file")
     inspect.add_argument(
         "--spec",
@@ -169,6 +173,7 @@ def parser() -> argparse.ArgumentParser:
     debug.add_argument(
         "target", nargs="?", metavar="MODULE:NAME", help="the dataset, as for tundish inspect"
     )
+    _add_arguments(debug)
     debug.add_argument(
         "--next",
         type=_number("a number of elements, at least 1", 1),

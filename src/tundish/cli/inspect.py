@@ -20,7 +20,7 @@ from tundish.loader.run.starting.byvalue import never_import
 from tundish.spec import ArraySpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from tundish.cli.running import Ran
 
@@ -28,12 +28,7 @@ _REFUSED = (ImportError, OSError, AttributeError, TypeError, ValueError, SyntaxE
 
 
 def run(
-    target: str,
-    arguments: Sequence[str] = (),
-    svg: str | None = None,
-    *,
-    spec: bool = False,
-    seconds: float | None = None,
+    target: str, svg: str | None = None, *, spec: bool = False, seconds: float | None = None
 ) -> int:
     """Print a dataset's outline, and draw it if asked to; run it for a while if asked to.
 
@@ -42,8 +37,6 @@ def run(
     target : str
         ``package.module:name`` or ``folder/file.py:name``: a `Dataset`, or a function without
         arguments that returns one.
-    arguments : sequence of str
-        What the program finds in ``sys.argv[1:]``.
     svg : str, optional
         The file for the drawing: of the plan, or of the verdict of a run.
     spec : bool
@@ -60,7 +53,7 @@ def run(
     try:
         if svg is not None:
             check_folder(svg)
-        dataset = find(target, arguments)
+        dataset = find(target)
     except Exception as error:
         told = users_traceback(error)
         if not told and not isinstance(error, _REFUSED):
@@ -114,12 +107,12 @@ def show_run(ran: Ran) -> None:
             say(f"- {each}")
 
 
-def find(target: str, arguments: Sequence[str] = ()) -> Dataset:
-    """Import what `target` names; the program sees these arguments, not those of ``tundish``."""
+def find(target: str) -> Dataset:
+    """Import what `target` names; to it, ``sys.argv`` is as if it had been started itself."""
     module_name, _, name = target.rpartition(":")
     if not module_name or not name:
         raise ValueError("name a dataset as MODULE:NAME, such as train:data or train.py:data")
-    sys.argv[:] = [module_name, *arguments]
+    sys.argv[0] = module_name
     found: Any = load(module_name)
     for part in name.split("."):
         found = getattr(found, part)

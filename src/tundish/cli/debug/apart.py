@@ -106,7 +106,10 @@ def search(
         words = json.dumps({"target": target, "state": state, "limit": limit, "to": there})
         out = subprocess.DEVNULL if quiet else None
         process = subprocess.Popen(
-            [sys.executable, "-c", _CODE, words], pass_fds=(there,), stdout=out, stderr=out
+            [sys.executable, "-c", _CODE, words, *sys.argv[1:]],
+            pass_fds=(there,),
+            stdout=out,
+            stderr=out,
         )
         os.close(there)
         try:
@@ -176,8 +179,7 @@ def _how(status: int) -> str:
 
 def main() -> None:
     """Run the search in the other process, and report."""
-    given = json.loads(sys.argv[1])
-    sys.argv[1:] = []
+    given = json.loads(sys.argv.pop(1))
     if isinstance(sys.stdout, io.TextIOWrapper):  # what a function printed before it died is seen
         sys.stdout.reconfigure(line_buffering=True)
     faulthandler.enable()
