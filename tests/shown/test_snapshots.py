@@ -36,6 +36,7 @@ VARYING = [
     (r"\b[0-9a-f]{16}\b", "KEY"),
     (r"\brun [0-9a-f]{8}\b", "run NAME"),
     (r"\d[\d,.]*(?: (?:B|kB|MB|GB)\b)?", "N"),
+    (r"\bN (h|min)( N (min|s))? left", "N s left"),
     (r"\bfiles?\b", "files"),
     (r"-{2,}", "--"),
     (r" +", " "),
