@@ -38,11 +38,11 @@ def render(results: dict[str, Any]) -> str:
     rest = [TITLES[peer] for peer in TITLES if peer not in whole]
     named = ", ".join(f"{name} {number}" for name, number in versions.items())
     lines = [
-        "# Conformance: the same trials for every loader",
+        "# Conformance: the same tests for every loader",
         "",
-        "Each row is a promise that a training relies on. Each cell is one trial in a fresh process, with a bound in time.",
-        "✔ means that the promise holds, ✘ that it does not, – that it does not apply. A sign leads to what happened and",
-        "to the command that shows it. Each ✘ of another loader was seen in two runs.",
+        "Each row is a promise that training relies on. Each cell is one test in a fresh process, with a time limit.",
+        "✔ means that the promise holds, ✘ that it does not, – that it does not apply. A sign links to what happened and",
+        "to the command that repeats the test. Each ✘ of another loader was seen in two runs.",
         "",
         "| promise | " + " | ".join(TITLES[peer] for peer in whole) + " |",
         "|---|" + "---|" * len(whole),
@@ -53,15 +53,15 @@ def render(results: dict[str, Any]) -> str:
     lines += [
         "",
         "Each loader is used the way its documentation advises, in `benchmarks/conformance/peers/`: at most 30 lines each.",
-        "Where a documentation says that it does not promise something, the cell says so. In tf.data functions run in threads",
-        "of the trainer; the other loaders run them in 2 worker processes unless a trial says otherwise.",
+        "If a loader's documentation does not promise something, the cell says so. tf.data runs functions in threads of the",
+        "training process; the other loaders run them in 2 worker processes unless a test says otherwise.",
         "",
         *(
-            [f"Not all trials of {', '.join(rest)} have been made: no column yet.", ""]
+            [f"Not all tests of {', '.join(rest)} have been run: no column yet.", ""]
             if rest
             else []
         ),
-        f"Versions: {named}. Machine: {results['machine']}. The whole table again:",
+        f"Versions: {named}. Machine: {results['machine']}. To run the whole table again:",
         "`python benchmarks/conformance/run.py --json benchmarks/conformance/results.json`.",
     ]
     for law, text in laws.items():

@@ -5,7 +5,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 PACKAGES = ("torch", "torchdata")
 SETTINGS = torch.SETTINGS
-LEFT_OUT = dict.fromkeys(("W2-python", "W2-native"), "torch's row: packing has no state in it")
+LEFT_OUT = dict.fromkeys(("W2-python", "W2-native"), "packing has no state, so its row would be torch's")
 
 
 def open(work, **settings):
