@@ -3,7 +3,7 @@
 With `use_stateful_dataloader` Accelerate saves the state of the last batch that the loop was given, not that of the
 batch that it has fetched ahead.
 
-    pip install "tundish[torch]" accelerate scikit-learn
+    pip install ".[torch]" accelerate scikit-learn
     python examples/gallery/accelerate_digits.py --steps 60 --state accelerate
 
 Data: scikit-learn's digits, of the UCI repository (CC BY 4.0).

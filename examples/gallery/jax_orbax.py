@@ -3,7 +3,7 @@
 `CheckpointSave` and `CheckpointRestore` put the pipeline's state beside the parameters, and Orbax sees to it that a
 checkpoint is whole or not there. A killed run continues to the same parameters, bit for bit.
 
-    pip install "tundish[jax,orbax]"
+    pip install ".[jax,orbax]"
     python examples/gallery/jax_orbax.py --steps 40 --state jax-orbax
 
 Data: Python's standard library (PSF licence).

@@ -3,7 +3,7 @@
 The pipeline gives numpy arrays, which Keras takes with TensorFlow, JAX or torch behind it (`KERAS_BACKEND`). The
 weights, the optimizer's variables and the pipeline's state are saved in one file after a step, so that none is ahead.
 
-    pip install tundish keras tensorflow
+    pip install . keras tensorflow
     python examples/gallery/keras_text.py --steps 40 --state keras_text.npz
 
 Data: Python's standard library (PSF licence).

@@ -3,7 +3,7 @@
 `tundish.torch.DataLoader` is torch's class, so Lightning saves its state with the model's. Nothing is to be added
 to the module or to the Trainer.
 
-    pip install "tundish[torch]" lightning scikit-learn
+    pip install ".[torch]" lightning scikit-learn
     python examples/gallery/lightning_digits.py --steps 60 --state lightning
 
 Data: scikit-learn's digits, of the UCI repository (CC BY 4.0).

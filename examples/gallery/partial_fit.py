@@ -3,7 +3,7 @@
 No deep-learning framework is needed. Model and pipeline are pickled into one file; a killed run continues to the
 same coefficients, bit for bit.
 
-    pip install tundish scikit-learn
+    pip install . scikit-learn
     python examples/gallery/partial_fit.py --steps 200 --state partial_fit.pickle
 
 Data: scikit-learn's digits, of the UCI repository (CC BY 4.0).

@@ -4,7 +4,7 @@ The mixture draws passages of documents; `pack` puts them into rows of equal len
 `segment_ids` which token is whose, so that attention stays within a passage. A killed run continues in the middle
 of a row. The weights of the mixture may be others after that.
 
-    pip install "tundish[torch]" scikit-learn
+    pip install ".[torch]" scikit-learn
     python examples/gallery/pretraining.py --steps 20 --state pretraining.pt
 
 Data: Python's standard library (PSF licence), the descriptions of scikit-learn's data sets (BSD 3-clause).

@@ -2,7 +2,7 @@
 
 Utterances differ in length, so a batch holds as many as cost no more than a number of frames (`batch_by_cost`).
 
-    pip install "tundish[torch]" espeakng-loader
+    pip install ".[torch]" espeakng-loader
     python examples/gallery/speech.py --steps 20 --state speech.pt
 
 Data: ten words in 20 voices, spoken by eSpeak NG (GPL 3) into the folder `spoken` beside the state.

@@ -3,7 +3,7 @@
 The network learns which way up a crop of a photograph is (0, 90, 180 or 270 degrees), so every folder of pictures
 will do. Model, optimizer and pipeline are saved in one file; a killed run continues to the same weights, bit for bit.
 
-    pip install "tundish[torch]" pillow scikit-learn
+    pip install ".[torch]" pillow scikit-learn
     python examples/gallery/vision.py --steps 40 --state vision.pt
     python examples/gallery/vision.py --photos 'photos/*/*.jpg'
 
@@ -39,7 +39,7 @@ def load(path: str, rng: np.random.Generator) -> dict[str, Any]:
     return {"image": np.rot90(square, turns).transpose(2, 0, 1), "turns": turns}
 
 
-# %% The pipeline. The shuffle is a permutation of the files, another one in each pass of `repeat`.
+# %% The pipeline. The shuffle is a permutation of the files, a different one in each pass of `repeat`.
 def data(photos: str, workers: int) -> td.Dataset:
     """Batches of squares, without end."""
     return (
