@@ -1,9 +1,13 @@
-"""The questions for a new reader are answered by pages that exist and hold the words of the answer."""
+"""A new reader finds answers: pages hold the words, list what can be installed, and claim what was measured."""
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| (.+\?.*?) \| (.+) \| (docs/\S+\.md) \|$", re.MULTILINE)
@@ -17,5 +21,23 @@ def test_each_question_has_a_page_with_its_answer() -> None:
         if words.strip("`") not in " ".join((ROOT / page).read_text(encoding="utf-8").split())
     ]
 
-    assert len(rows) == 30
+    assert len(rows) == 47
     assert not silent
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+def test_the_page_lists_every_extra(page: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert set(project["optional-dependencies"]) <= set(rows)
+
+
+def test_the_first_screen_claims_what_was_measured() -> None:
+    """Only tundish survives a killed worker, and resumes on a different number of ranks."""
+    results = ROOT / "benchmarks" / "conformance" / "results.json"
+    cells = json.loads(results.read_text(encoding="utf-8"))["cells"]
+
+    assert len(cells["order"]) == 7
+    for law in ("kill-worker-survived", "resume-ranks"):
+        assert [peer for peer, cell in cells[law].items() if cell["mark"] == "holds"] == ["tundish"]
