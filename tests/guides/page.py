@@ -15,11 +15,12 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "coming-from-tfd
 HEADING = "## The snippets of TensorFlow's guides\n"
 SECTION = re.compile(rf"(?<=^{re.escape(HEADING)}).*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 INTRODUCTION = """
-The snippets of TensorFlow's two guides on tf.data run here in a test, beside tf.data where it is installed. In all
-of them `tf.data` becomes `td`, `tf.int32` becomes `np.int32`, and `.numpy()` goes away, because elements are NumPy's. Of
-{count} snippets {same} need no other change and give the same values, dtypes and order; what is random without a seed
-is compared without its order. The last column says what else changes in the code, and which dtype an element has here
-for tf.data's. A text is `str` where its source is text (a file's name, a Python string), and `bytes` where it was read.
+A test runs the snippets of TensorFlow's two guides on tf.data here, and also with tf.data where it is installed. In all
+of them `tf.data` becomes `td`, `tf.int32` becomes `np.int32`, and `.numpy()` is dropped, because elements are NumPy's. Of
+{count} snippets {same} need no other change and give the same values, dtypes and order. Results that are random without a
+seed are compared without their order. The last column lists what else changes in the code, and where an element has
+another dtype (`int64` for `int32`: int64 here, int32 in tf.data). Text is `str` if its source is text (a file's name, a
+Python string), and `bytes` if it was read from a file.
 """
 
 

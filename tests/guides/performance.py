@@ -70,7 +70,7 @@ def interleaved(side: Side) -> Any:
 @GUIDE.snippet(
     "Parallel interleave",
     "two generators in turn, with `num_parallel_calls`",
-    change="without a `cycle_length` tf.data's order depends on the machine, the order here does not",
+    change="without a `cycle_length` the order depends on the machine in tf.data, but not here",
 )
 def interleaved_in_parallel(side: Side) -> Any:
     epochs = two_epochs(
@@ -98,7 +98,7 @@ def hard(side: Side) -> Any:
     return side.own(here, there)
 
 
-PYTHON = "`tf.py_function` goes away"
+PYTHON = "`tf.py_function` is dropped"
 
 
 @GUIDE.snippet("Sequential mapping", "a slow function", change=PYTHON)
@@ -182,8 +182,8 @@ def noting(side: Side, step: str, *, batched: bool) -> Any:
 
 
 NUMPY = (
-    "`np.concatenate` for `tf.concat`, `str` for `tf.string`; `tf.py_function` goes away; a function runs for each "
-    "element, where tf.data traces it once: each generator is a new one"
+    "`np.concatenate` for `tf.concat`, `str` for `tf.string`; `tf.py_function` is dropped; a function runs for each "
+    "element (tf.data traces it once), so each generator is a new one"
 )
 TEXT = ("str for bytes",)
 

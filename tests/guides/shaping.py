@@ -44,7 +44,7 @@ def batches_of_a_zip(side: Side) -> Any:
 @GUIDE.snippet(
     BATCHING,
     "the shape of a batch that may be short",
-    change="the dataset's repr tells its operators and its length, not its spec",
+    change="a dataset's repr shows its operators and its length, not its spec",
 )
 def shape_of_a_batch(side: Side) -> Any:
     return up_and_down(side).batch(7).element_spec
@@ -132,7 +132,7 @@ def parse(side: Side) -> Any:
 
 
 OWN_DECODER = (
-    "the decoder and the resize that you like, here Pillow's, for `tf.io` and `tf.image`; "
+    "any decoder and resize, here Pillow's, for `tf.io` and `tf.image`; "
     "another resize gives other pixels"
 )
 
@@ -157,7 +157,7 @@ def all_images(side: Side) -> Any:
     "Applying arbitrary Python logic",
     "a random rotation by NumPy or SciPy",
     differs=("str for bytes",),
-    change="`tf.py_function` and `set_shape` go away; `rng`, and `map(f, seed=)`, for `np.random`",
+    change="`tf.py_function` and `set_shape` are dropped; `rng`, and `map(f, seed=)`, for `np.random`",
 )
 def a_random_rotation(side: Side) -> Any:
     def here(image: np.ndarray, label: str, rng: np.random.Generator) -> tuple[np.ndarray, str]:
@@ -340,7 +340,7 @@ def classes_in_equal_shares(side: Side) -> Any:
 @GUIDE.snippet(
     "Rejection resampling",
     "classes in equal shares, by `rejection_resample`",
-    change="the random numbers are others, with a seed too: the shares are the same",
+    change="the random numbers differ, even with a seed; the shares are the same",
 )
 def classes_resampled(side: Side) -> Any:
     resampled = (
