@@ -103,7 +103,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="tundish",
         description="An input pipeline for machine learning.",
-        epilog="`tundish COMMAND --help` explains a command.",
+        epilog="`tundish COMMAND --help` describes a command.",
     )
     top.add_argument("--version", action="version", version=f"tundish {tundish.__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -111,17 +111,22 @@ def parser() -> argparse.ArgumentParser:
     def command(name: str, text: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text[0].lower() + text[1:], description=f"{text}.")
 
-    command("demo", "Run real photographs through two workers, and check the promises")
-    command("doctor", "Show the memory, budget and workers chosen on this machine, and why")
+    command(
+        "demo",
+        "Load photographs with two workers, and show that crashes and restarts change nothing",
+    )
+    command(
+        "doctor", "Show the memory, channel, budget and workers chosen on this machine, and why"
+    )
 
-    inspect = command("inspect", "Show the steps of a dataset, and how they would be run")
+    inspect = command("inspect", "Show the operators of a dataset, and how it would run")
     inspect.add_argument(
         "target",
         metavar="MODULE:NAME",
-        help="a Dataset, or a function that returns one, of a module or of a file (train.py:data)",
+        help="a Dataset, or a function that returns one, in a module or a file (train.py:data)",
     )
     _add_arguments(inspect)
-    inspect.add_argument("--svg", metavar="FILE", help="also draw it, into this file")
+    inspect.add_argument("--svg", metavar="FILE", help="also draw it into a file")
     inspect.add_argument(
         "--spec",
         action="store_true",
@@ -132,20 +137,24 @@ def parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         dest="seconds",
         type=_seconds,
-        help="run it for SECONDS, and say what limits it; with --svg, draw that. The run is real: "
-        "a snapshot in it is written",
+        help="iterate for this long, and report what the dataset waits for; with --svg, draw that. "
+        "The run is real: a snapshot in the pipeline is written",
     )
 
-    trace = command("trace", "Show what happened in a run, from the file that TUNDISH_TRACE named")
+    trace = command("trace", "Show what happened in a run, from the trace that TUNDISH_TRACE wrote")
     trace.add_argument(
-        "file", metavar="FILE", help="as written by TUNDISH_TRACE=FILE python train.py"
+        "file", metavar="FILE", help="the trace, written by TUNDISH_TRACE=FILE python train.py"
     )
-    trace.add_argument("--summary", action="store_true", help="leave the messages out")
-    trace.add_argument("--worker", type=int, metavar="N", help="only the messages of this worker")
+    trace.add_argument(
+        "--summary", action="store_true", help="print only the summary, without messages"
+    )
+    trace.add_argument(
+        "--worker", type=int, metavar="N", help="print only the messages of this worker"
+    )
     trace.add_argument(
         "--perfetto",
         metavar="OUT",
-        help="instead write a file for ui.perfetto.dev: OUT.json, or OUT.json.gz",
+        help="write a file for ui.perfetto.dev instead: OUT.json, or OUT.json.gz",
     )
 
     watch = command("top", "Show the pipelines of a running process, live")
@@ -154,21 +163,21 @@ def parser() -> argparse.ArgumentParser:
         nargs="?",
         type=_number("the number of a process"),
         metavar="PID",
-        help="the process; without it, list those that have pipelines",
+        help="the process; without it, the processes that can be shown are listed",
     )
     watch.add_argument(
-        "--once", action="store_true", help="print one frame and exit; otherwise, q quits"
+        "--once", action="store_true", help="print one frame and exit (without it, q quits)"
     )
-    watch.add_argument("--json", dest="as_json", action="store_true", help="print it as JSON")
+    watch.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
 
     debug = command(
-        "debug", "Run the failing or slow element behind a saved state again, under pdb"
+        "debug", "Find the next failing or slow element after a saved state, and rerun it under pdb"
     )
     debug.add_argument(
         "state",
         nargs="?",
         metavar="STATE",
-        help="what Iterator.save wrote: a file, or the folder of a series; -: from the start",
+        help="a state that Iterator.save wrote: a file, or a folder of several; - begins at the start",
     )
     debug.add_argument(
         "target", nargs="?", metavar="MODULE:NAME", help="the dataset, as for tundish inspect"
@@ -178,40 +187,38 @@ def parser() -> argparse.ArgumentParser:
         "--next",
         type=_number("a number of elements, at least 1", 1),
         metavar="N",
-        help="look at N elements (default: 10,000; with --slow, 100)",
+        help="examine at most N elements (default: 10,000; with --slow: 100)",
     )
     debug.add_argument(
         "--index",
         type=_number("the number of an element, from 0"),
         metavar="K",
-        help="look at this element after the state: 0 is the next",
+        help="select element K after the state (0 is the next one), even if it does not fail",
     )
     debug.add_argument(
-        "--slow",
-        action="store_true",
-        help="list the elements that take longest, and in which function",
+        "--slow", action="store_true", help="list the slowest elements, and where their time went"
     )
     debug.add_argument(
         "--pdb",
         action=argparse.BooleanOptionalAction,
-        help="start pdb or not (default: at a terminal)",
+        help="start pdb, or not (default: start it at a terminal)",
     )
     debug.add_argument(
         "--isolate",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="first look for it in another process, which an element may kill",
+        help="first look for the element in a separate process, in case it kills the process",
     )
     debug.add_argument(
-        "--dump", metavar="FOLDER", help="show what enable_dump_debug_info wrote there"
+        "--dump", metavar="FOLDER", help="show a dump written by enable_dump_debug_info"
     )
     debug.add_argument(
         "--node",
         metavar="NODE",
-        help="with --dump: the newest elements of map#2, too; with --slow or --index: stop in its function",
+        help="an operator, such as map#2. With --dump: also show its newest elements; with --slow or --index: stop in its function",
     )
 
-    snapshot = command("snapshot", "Preprocess once and keep it in files")
+    snapshot = command("snapshot", "Preprocess a dataset once, and keep the elements in files")
     add_snapshot(snapshot)
 
     add_service(
@@ -222,5 +229,5 @@ def parser() -> argparse.ArgumentParser:
     bench.add_argument(
         "names", nargs="*", metavar="NAME", help="the benchmarks to run (default: all)"
     )
-    bench.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    bench.add_argument("--quick", action="store_true", help="run fewer and shorter rounds")
     return top

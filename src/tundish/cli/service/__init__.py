@@ -10,9 +10,9 @@ from typing import Any
 
 HELP = """\
 exit status:
-  0    done; for servers: told to end, by SIGTERM or SIGINT
+  0    done; for servers: ended by SIGTERM or SIGINT
   1    an unexpected error
-  2    usage: an argument, an address, a token, a port or a journal that cannot be used, or no answer
+  2    usage: an invalid argument, address, token, port or journal, or no answer
 """
 
 

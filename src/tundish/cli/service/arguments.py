@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 _CREDENTIALS = """
 
-Both ends of every connection prove that they know one token. It is in a file that only its user can read: the one
-that --token-file or TUNDISH_SERVICE_TOKEN_FILE names, else this user's own on this machine. Who knows it
-may run anything where a worker runs, so on a network that others use set certificates as well:
+Both ends of every connection prove that they know the same token. It is in a file that only its owner can read: the
+one named by --token-file or TUNDISH_SERVICE_TOKEN_FILE, else this user's own on this machine. Anyone who knows the
+token can run code wherever a worker runs. On a network that others use, set certificates as well:
 TUNDISH_SERVICE_TLS_CERTIFICATE, _KEY and _AUTHORITY."""
 
 _DISPATCHER = """
 
-Knows the workers, the registered datasets, the jobs, and who has which seats; no element passes through it. Told to end by
-SIGTERM or SIGINT it does, and with --work-dir the same command goes on where it was, also after it was killed. Trainers
-and workers go on meanwhile."""
+The dispatcher knows the workers, the registered datasets, the jobs, and which trainer uses which workers. No element
+passes through it. SIGTERM or SIGINT ends it. With --work-dir the same command continues where it stopped, even if it
+was killed. Trainers and workers continue meanwhile."""
 
 _WORKER = """
 
-Starts a process for each seat that a trainer has here, until it is told to end by SIGTERM or SIGINT. Its processes end with
-it; trainers go on with others, and lose nothing."""
+Starts worker processes for trainers, until SIGTERM or SIGINT ends it. The processes end with it. Trainers continue with
+other workers, and lose nothing."""
 
 
 def add_arguments(service: argparse.ArgumentParser) -> None:
@@ -44,17 +44,20 @@ def add_arguments(service: argparse.ArgumentParser) -> None:
         made.add_argument("--token-file", metavar="FILE", help="the file of the service's token")
         return made
 
-    _dispatcher(command("dispatcher", "Run a dispatcher until it is told to end", more=_DISPATCHER))
-    _worker(command("worker", "Run a worker until it is told to end", more=_WORKER))
+    _dispatcher(command("dispatcher", "Run a dispatcher until it is stopped", more=_DISPATCHER))
+    _worker(command("worker", "Run a worker until it is stopped", more=_WORKER))
 
     status = command("status", "Show what a dispatcher knows: workers, trainers, jobs, datasets")
     status.add_argument("target", metavar="HOST:PORT", help="the dispatcher's address")
-    status.add_argument("--json", dest="as_json", action="store_true", help="print it as JSON")
+    status.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
 
 
 def _dispatcher(dispatcher: argparse.ArgumentParser) -> None:
     dispatcher.add_argument(
-        "--port", type=_from(0, "a port"), default=5050, help="to listen on; 0: any (default: 5050)"
+        "--port",
+        type=_from(0, "a port"),
+        default=5050,
+        help="the port to listen on; 0: any free one (default: 5050)",
     )
     dispatcher.add_argument(
         "--host",
@@ -65,31 +68,31 @@ def _dispatcher(dispatcher: argparse.ArgumentParser) -> None:
     dispatcher.add_argument(
         "--work-dir",
         metavar="PATH",
-        help="keep a journal and the datasets there, a folder or an address (gs://...), and go on with what it has "
-        "(default: keep nothing)",
+        help="a folder or URL (gs://...) for a journal and the registered datasets; a dispatcher that finds a journal "
+        "there continues from it (default: keep nothing)",
     )
     dispatcher.add_argument(
         "--worker",
         dest="worker_addresses",
         action="append",
         metavar="HOST[:PORT]",
-        help="a worker that may join, in the order of static shares; give it for each (default: all may)",
+        help="a worker that may join; repeat for each worker, in the order of static shares (default: all may join)",
     )
     _time(
         dispatcher,
         "--job-gc-timeout-ms",
-        "forget a job that has had no consumers for so long; -1: never (default: 5 minutes)",
+        "remove a job that has had no consumers for this long; -1: never (default: 5 minutes)",
         least=-1,
     )
     _time(
         dispatcher,
         "--job-gc-check-interval-ms",
-        "between looks for such jobs (default: 10 minutes)",
+        "the interval between checks for such jobs (default: 10 minutes)",
     )
     _time(
         dispatcher,
         "--worker-timeout-ms",
-        "a worker that says nothing for so long is gone (default: 36 s)",
+        "consider a worker lost if it sends no heartbeat for this long (default: 36 s)",
     )
 
 
@@ -99,10 +102,13 @@ def _worker(worker: argparse.ArgumentParser) -> None:
         dest="dispatcher_address",
         required=True,
         metavar="HOST:PORT",
-        help="the dispatcher's address; it is waited for",
+        help="the dispatcher's address; the worker waits for it",
     )
     worker.add_argument(
-        "--port", type=_from(0, "a port"), default=0, help="to listen on (default: any)"
+        "--port",
+        type=_from(0, "a port"),
+        default=0,
+        help="the port to listen on (default: any free one)",
     )
     worker.add_argument(
         "--host",
@@ -119,14 +125,14 @@ def _worker(worker: argparse.ArgumentParser) -> None:
         "--cores",
         type=_from(1, "a number of seats, at least 1"),
         metavar="N",
-        help="the seats that it offers (default: the cores that this process may use)",
+        help="the maximum number of worker processes (default: the cores that this process may use)",
     )
-    worker.add_argument("--name", help="its name in lists (default: a unique one)")
-    _time(worker, "--heartbeat-interval-ms", "between heartbeats (default: 12 s)")
+    worker.add_argument("--name", help="the worker's name in lists (default: a unique one)")
+    _time(worker, "--heartbeat-interval-ms", "the interval between heartbeats (default: 12 s)")
     _time(
         worker,
         "--dispatcher-timeout-ms",
-        "give up when the dispatcher does not answer for so long (default: 1 hour)",
+        "give up if the dispatcher does not answer for this long (default: 1 hour)",
     )
 
 

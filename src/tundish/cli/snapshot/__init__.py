@@ -29,11 +29,11 @@ exit status:
   0    done
   1    an unexpected error
   2    usage: no such pipeline, path or shard, or a pipeline that cannot be divided
-  3    incomplete: ranges are missing, or a snapshot is damaged
+  3    incomplete: shards are missing, or a snapshot is damaged
   4    another process is writing it
-  5    no space: said before the first byte where the size is known
+  5    not enough disk space
   6    more bad records than --max-errors
-  130  SIGINT, 143  SIGTERM: what was made is committed, the same command continues
+  130  SIGINT, 143  SIGTERM: the finished part is committed; the same command continues
 """
 
 _PROGRAM = Path(sys.argv[0])  # before a user's file gets arguments of its own

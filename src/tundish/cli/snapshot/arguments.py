@@ -32,40 +32,44 @@ def add_arguments(snapshot: argparse.ArgumentParser) -> None:
             made.add_argument("path", metavar="PATH", help="the folder, or an address (s3://...)")
         return made
 
-    _write(command("write", "Make the elements of a pipeline and keep them in files", more=_WRITE))
+    _write(
+        command("write", "Compute the elements of a pipeline, and write them to files", more=_WRITE)
+    )
 
     finalize = command(
-        "finalize", "Make one snapshot of the shards that `write --shard` made", more=_FINALIZE
+        "finalize",
+        "Combine the shards that `write --shard` wrote into one snapshot",
+        more=_FINALIZE,
     )
     finalize.add_argument(
-        "--of", type=at_least(1), required=True, metavar="N", help="how many shards there are"
+        "--of", type=at_least(1), required=True, metavar="N", help="the number of shards"
     )
-    _one(finalize, "the one whose shards were begun last")
+    _one(finalize, "the one with the newest shards")
 
     info = command("info", "List the snapshots in a folder")
     _one(info, "all")
 
-    verify = command("verify", "Read every byte of what is kept and compare checksums")
+    verify = command("verify", "Read every byte of the snapshots, and compare checksums")
     _one(verify, "all")
 
     gc = command(
         "gc",
-        "Remove what is not needed: runs that were overtaken or died; with --keep, old pipelines too",
+        "Remove files that are no longer needed: of runs that lost or died; with --keep, of old pipelines too",
     )
     gc.add_argument(
         "--older-than",
         type=seconds,
         default=86400.0,
         metavar="TIME",
-        help="keep what changed within this time: 90s, 12h, 7d (default: 24h)",
+        help="keep everything that changed within this time: 90s, 12h, 7d (default: 24h)",
     )
     gc.add_argument(
         "--keep",
         type=at_least(1),
         metavar="N",
-        help="keep the N pipelines that were written to last and remove the others (default: all)",
+        help="keep the N most recently written pipelines, and remove the others (default: keep all)",
     )
-    gc.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    gc.add_argument("--dry-run", action="store_true", help="only list what would be removed")
     _json(gc)
 
     compact = command("compact", "Rewrite a snapshot with larger files; checkpoints stay valid")
@@ -74,101 +78,112 @@ def add_arguments(snapshot: argparse.ArgumentParser) -> None:
         type=size,
         default=256 << 20,
         metavar="SIZE",
-        help="of a file (default: 256MiB)",
+        help="the size of a file (default: 256MiB)",
     )
     _one(compact, "all")
 
-    export = command("export", "Copy a snapshot into a file that other tools read")
-    export.add_argument("to", metavar="FILE", help="the copy; nothing is overwritten")
-    export.add_argument("--format", choices=("parquet",), default="parquet", help="of the copy")
+    export = command("export", "Copy a snapshot to a file for other programs")
+    export.add_argument(
+        "to", metavar="FILE", help="the file to write; an existing one is not overwritten"
+    )
+    export.add_argument(
+        "--format", choices=("parquet",), default="parquet", help="the format of the file"
+    )
     _one(export)
 
 
 _WRITE = """
 
-If there is a snapshot of PATH in the Dataset, that one is written, and what is above it is not
-run; else all of the Dataset is. What PATH already has is continued, not made again. Told to
-end by SIGTERM or SIGINT (Ctrl-C) it commits and leaves within 10 seconds; killed at any instant
-it loses at most the last minute of work. The same command continues."""
+If the pipeline contains snapshot(PATH), that snapshot is written, and the operators after it do not
+run; otherwise the whole pipeline is. Elements that are already in PATH are not computed again. On
+SIGTERM or SIGINT (Ctrl-C) the command commits and exits within 10 seconds. If it is killed, at most
+the last minute of work is lost. The same command continues."""
 
 _FINALIZE = """
 
-Publishes one manifest over the runs of all shards, in their order; the result is that of one
-process, element for element. If shards are missing or incomplete it lists them, with the commands
-that make them, and exits with status 3."""
+Publishes one manifest over all shards, in their order. The result is that of one process, element
+for element. If shards are missing or incomplete, the command lists them, with the commands that
+write them, and exits with status 3."""
 
 
 def _write(write: argparse.ArgumentParser) -> None:
     write.add_argument(
         "target",
         metavar="MODULE:FUNCTION",
-        help="a function without arguments that returns a Dataset, or a Dataset, of a module or of a "
-        "file (train.py:data)",
+        help="a Dataset, or a function without arguments that returns one, in a module or a file "
+        "(train.py:data)",
     )
     write.add_argument("path", metavar="PATH", help="the folder, or an address (s3://...)")
 
-    how = write.add_argument_group("how it is kept")
+    how = write.add_argument_group("files")
     how.add_argument(
         "--compression",
         choices=("none", "auto", "lz4", "zstd"),
-        help="of the files; auto: none on a local disk, else lz4 (default: what the pipeline "
-        "says, else auto)",
+        help="the compression of the files; auto: none on a local disk, else lz4 (default: that of "
+        "the pipeline, else auto)",
     )
     how.add_argument(
         "--version",
         metavar="TEXT",
-        help="stands for the functions' code: as long as it is the same, so is the snapshot",
+        help="a version that stands for the functions' code: the snapshot is the same as long as this is",
     )
-    how.add_argument("--shard-bytes", type=size, metavar="SIZE", help="of a file (default: 256MiB)")
-    how.add_argument("--batch-bytes", type=size, metavar="SIZE", help="of a batch (default: 4MiB)")
+    how.add_argument(
+        "--shard-bytes", type=size, metavar="SIZE", help="the size of a file (default: 256MiB)"
+    )
+    how.add_argument(
+        "--batch-bytes",
+        type=size,
+        metavar="SIZE",
+        help="the size of a batch in a file (default: 4MiB)",
+    )
 
-    run = write.add_argument_group("how it is made")
+    run = write.add_argument_group("processes")
     run.add_argument(
         "--workers",
         type=at_least(0),
         metavar="N",
-        help="worker processes (default: what the pipeline asks for, else one a core)",
+        help="the number of worker processes (default: that of the pipeline, else one per core)",
     )
     run.add_argument(
         "--shard",
         metavar="I/N",
-        help="make only the I-th (from 0) of N contiguous ranges of the source, as a run of its "
-        "own; 'auto': which one is read from SLURM_ARRAY_TASK_ID and _COUNT, from "
-        "JOB_COMPLETION_INDEX with JOB_COMPLETIONS or --of, or from RANK and WORLD_SIZE",
+        help="write only the I-th (from 0) of N contiguous ranges of the source. 'auto' reads I and N from "
+        "SLURM_ARRAY_TASK_ID and _COUNT, from JOB_COMPLETION_INDEX with JOB_COMPLETIONS or --of, "
+        "or from RANK and WORLD_SIZE",
     )
     run.add_argument(
         "--of",
         type=at_least(1),
         metavar="N",
-        help="with --shard auto: how many ranges; an array task's number is then the shard's",
+        help="with --shard auto: the number of ranges; the number of an array's task is then that of its shard",
     )
     run.add_argument(
         "--on",
         choices=("ray",),
-        help="make all shards in tasks of a Ray cluster (needs tundish[service]), then one snapshot of them; "
-        "a task that dies is run again, and continues",
+        help="write all shards in tasks on a Ray cluster (needs tundish[service]), then combine them into one "
+        "snapshot; a task that dies runs again, and continues",
     )
     run.add_argument(
         "--parts",
         type=at_least(1),
         metavar="N",
-        help="with --on: how many shards (default: one for each CPU of the cluster)",
+        help="with --on: the number of shards (default: one per CPU of the cluster)",
     )
     run.add_argument(
         "--address",
         metavar="ADDRESS",
-        help="with --on: of the cluster (default: RAY_ADDRESS, the one that this machine is in, or one of "
-        "this machine alone)",
+        help="with --on: the cluster's address (default: RAY_ADDRESS, else the cluster that this machine belongs "
+        "to, else a new one on this machine)",
     )
     run.add_argument(
         "--estimate",
         action="store_true",
-        help="make a sample, say how much room and time all will take, and end",
+        help="predict the size and the time from a sample, write nothing, and exit",
     )
     run.add_argument(
         "--no-space-check",
         action="store_true",
-        help="begin and go on, though there will not be room for all",
+        help="write even if the disk has too little space",
     )
 
     errors = write.add_argument_group("bad records")
@@ -177,35 +192,35 @@ def _write(write: argparse.ArgumentParser) -> None:
         type=at_least(0),
         default=0,
         metavar="N",
-        help="how many elements may fail; reading one raises its error again (default: 0)",
+        help="the number of elements that may fail (default: 0); reading a failed element raises its error again",
     )
     errors.add_argument(
         "--bad-records",
         metavar="FILE",
-        help="a JSON line for each element that failed: index, origin, error, and a command that "
-        "runs just this one again (with --on: FILE.I of shard I)",
+        help="write a JSON line for each failed element: index, origin, error, and a command that "
+        "reruns only this element (with --on, shard I writes to FILE.I)",
     )
     errors.add_argument(
         "--only-element",
         metavar="WHICH",
-        help="run one element again, in this process, and write nothing; as in --bad-records",
+        help="rerun one element in this process, and write nothing; WHICH is as in --bad-records",
     )
     errors.add_argument(
-        "--pdb", action="store_true", help="with --only-element: stop where it fails"
+        "--pdb", action="store_true", help="with --only-element: start pdb where it fails"
     )
     _json(write)
 
 
 def _one(parser: argparse.ArgumentParser, default: str = "the newest") -> None:
     parser.add_argument(
-        "--key", metavar="KEY", help=f"which pipeline's, as `info` shows it (default: {default})"
+        "--key", metavar="KEY", help=f"the key of a pipeline, from `info` (default: {default})"
     )
     _json(parser)
 
 
 def _json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--json", action="store_true", dest="as_json", help="one JSON object a line on stdout"
+        "--json", action="store_true", dest="as_json", help="print one JSON object per line"
     )
 
 
