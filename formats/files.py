@@ -224,7 +224,7 @@ class RecordFiles:
         """Register an opened file."""
 
     def _changed(self, file: int, place: int) -> Exception:
-        problem = "the file has changed since it was looked at; make a new iterator"
+        problem = "the file has changed since it was opened; make a new iterator"
         return RecordCorruptError(self.paths[file], place, problem, self.form.unit)
 
     def _again(self, file: int) -> Exception:

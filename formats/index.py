@@ -96,7 +96,7 @@ def read(
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, ImportError, pa.ArrowException) as problem:
-        _log.debug("the index %s cannot be read and is made anew: %s", where, problem)
+        _log.debug("the index %s cannot be read, and is made again: %s", where, problem)
         return None
     # Without an fsync a file may be there after a power failure and its bytes not.
     if places.dtype != np.int64 or len(places) != said["count"] or _crc32(places) != digest:
@@ -156,7 +156,7 @@ def _opened(where: str, storage_options: StorageOptions) -> Any:
     with open_file(where, storage_options) as file:
         ends = file.pread(0, len(_MAGIC)), file.pread(max(0, file.size - len(_MAGIC)), len(_MAGIC))
         if ends != (_MAGIC, _MAGIC):  # it may be larger than memory, too
-            raise ValueError("it is no Arrow file, or was cut off")
+            raise ValueError("it is not an Arrow file, or was cut off")
         return pa.BufferReader(file.pread(0, file.size))
 
 

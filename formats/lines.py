@@ -243,7 +243,7 @@ class _LinesReader(RecordReader):
             if first and _is_compressed(self._buffer):
                 head = self._buffer
                 self._forget()
-                problem = f"this is no text: the file begins with {head[:4]!r}"
+                problem = f"this is not text: the file begins with {head[:4]!r}"
                 raise RecordCorruptError(self.path, 0, problem + looks_like(head))
         piece = self._buffer[self._at : self._at + _PIECE_BYTES]
         self._at += _PIECE_BYTES
@@ -288,12 +288,12 @@ def _checked_encoding(encoding: Any) -> str:
         ) from None
     if newline != b"\n" or name.startswith(_OTHERS):
         hint = (
-            "; 'utf-8' reads it, with '\\ufeff' in front of a file's first line"
+            "; 'utf-8' reads it, with '\\ufeff' at the start of a file's first line"
             if name == "utf-8-sig"
-            else "; convert the files, to 'utf-8' say"
+            else "; convert the files, for example to 'utf-8'"
         )
         raise ValueError(
-            f"encoding={encoding!r}: lines can be told apart only where the byte 0x0a always is the "
-            f"end of a line, as in 'utf-8', 'ascii', 'latin-1', 'cp1252'{hint}"
+            f"encoding={encoding!r}: lines can be separated only if the byte 0x0a always ends a line, as in "
+            f"'utf-8', 'ascii', 'latin-1', 'cp1252'{hint}"
         )
     return name

@@ -181,7 +181,7 @@ def read_board(pid: int) -> bytes:
         The system is not Linux.
     """
     if pid < 1:
-        raise ValueError(f"{pid} is no pid: one is 1 or larger")
+        raise ValueError(f"{pid} is not a pid, which is at least 1")
     if sys.platform != "linux":
         raise NotImplementedError(
             "the board of another process is read through /proc, which only Linux has: "
@@ -203,7 +203,7 @@ def read_board(pid: int) -> bytes:
     except PermissionError as error:
         raise PermissionError(
             error.errno,
-            f"process {pid} belongs to somebody else, or may not be looked into: "
+            f"process {pid} belongs to another user, or cannot be inspected: "
             "run this as its user, in its container, or as root",
         ) from error
     except (FileNotFoundError, ProcessLookupError) as error:
@@ -217,8 +217,8 @@ def read_board(pid: int) -> bytes:
         )
     raise FileNotFoundError(
         errno.ENOENT,
-        f"process {pid} shows no tundish pipeline: none has been iterated for half a second yet, or they "
-        "are not to be shown (StatsOptions.enabled=False, TUNDISH_WATCH=0)",
+        f"process {pid} shows no tundish pipeline: none has been iterated for half a second yet, or they are "
+        "hidden (StatsOptions.enabled=False, TUNDISH_WATCH=0)",
     )
 
 

@@ -160,7 +160,10 @@ class Arena:
         """
         if offset + nbytes > self.stride:
             raise SharedMemoryError(
-                "a batch", offset + nbytes, self.stride, "a slot is no larger: use smaller batches"
+                "a batch",
+                offset + nbytes,
+                self.stride,
+                "slots cannot be larger: use smaller batches",
             )
         if nbytes <= 0:
             return

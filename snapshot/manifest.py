@@ -104,7 +104,9 @@ class Manifest:
             fields.integer("generation"),
         )
         if manifest.rows != sum(run.rows for run in manifest.runs):
-            raise SnapshotCorruptError(path, f"has {manifest.rows} rows, and its runs have others")
+            raise SnapshotCorruptError(
+                path, f"has {manifest.rows} rows, but its runs have another total"
+            )
         return manifest
 
 

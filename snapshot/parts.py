@@ -155,8 +155,8 @@ def _check_alike(parts: Sequence[Part]) -> None:
                 known = known[0], _wider(known[1], form)
             except SpecError as problem:
                 raise SnapshotError(
-                    f"the elements of shards {known[0]} and {part.index} of {part.count} cannot "
-                    f"stand in one snapshot: {problem}"
+                    f"the elements of shards {known[0]} and {part.index} of {part.count} cannot be in one "
+                    f"snapshot: {problem}"
                 ) from None
 
 

@@ -80,7 +80,8 @@ class ShardRecord:
         )
         if not indexed and shard.rows != sum(batch.rows for batch in shard.batches):
             raise SnapshotCorruptError(
-                fields.path, f"{shard.file} has {shard.rows} rows, and its batches have others"
+                fields.path,
+                f"{shard.file} has {shard.rows} rows, but its batches have another total",
             )
         return shard
 

@@ -119,7 +119,9 @@ def _begun(target: Path, mode: int) -> tuple[Path, int]:
             os.close(descriptor)
             raise
         os.close(descriptor)  # taken for abandoned before it was locked
-    raise FileExistsError(f"{_ATTEMPTS} files beside {target} were removed as they were begun")
+    raise FileExistsError(
+        f"{_ATTEMPTS} files beside {target} were removed by another program as they were made"
+    )
 
 
 def _remove_if_abandoned(path: Path) -> None:

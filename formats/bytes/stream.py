@@ -80,7 +80,7 @@ def open_stream(
     if came < at:
         stream.close()
         raise RecordCorruptError(
-            path, came, f"ends after {came:,} bytes, where reading was to go on at {at:,}"
+            path, came, f"ends after {came:,} bytes, but reading must continue at {at:,}"
         )
     return stream
 
@@ -243,7 +243,7 @@ def _pieces(file: ByteFile, compression: str) -> Iterator[bytes]:
             return
         if engine is None:
             if place and compression == "ZLIB":
-                raise _DamageError("there is something after the end of the ZLIB data")
+                raise _DamageError("there are bytes after the end of the ZLIB data")
             engine = DECOMPRESSORS[compression]()
         step = given = data[:PIECE]
         while True:

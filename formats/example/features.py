@@ -61,7 +61,7 @@ def _shape_of(shape: Any) -> tuple[int, ...]:
         found = tuple(operator.index(size) for size in sizes)
     except TypeError:
         raise ValueError(
-            f"shape={shape!r} must be of known sizes; of a list whose length differs, use "
+            f"shape={shape!r} must have known sizes; for lists of different lengths use "
             "VarLenFeature, RaggedFeature or FixedLenSequenceFeature"
         ) from None
     if any(size < 0 for size in found):

@@ -244,9 +244,7 @@ def wanted_of(features: Any, allowed: tuple[type, ...]) -> dict[str, WantedList]
             dense = isinstance(feature, (FixedLenFeature, FixedLenSequenceFeature))
             need = WantedList(key.encode(), kind, dense)
             if wanted.setdefault(key, need) != need:
-                raise ValueError(
-                    f"feature {key!r} is asked for in two ways that do not go together"
-                )
+                raise ValueError(f"feature {key!r} is requested in two incompatible ways")
     return wanted
 
 
@@ -303,8 +301,8 @@ def fixed(name: str, feature: FixedLenFeature, lists: Lists, names: list[str] | 
     if feature.default_value is None:
         k = int(np.flatnonzero(~present)[0])
         raise SpecError(
-            f"{where(k, names)}: feature {name!r} ({name_of(feature.dtype)}) is required and not "
-            "there; give it a default_value"
+            f"{where(k, names)}: feature {name!r} ({name_of(feature.dtype)}) is required, but missing; give it "
+            "a default_value"
         )
     result = np.empty(shape, values.dtype)
     result[present] = values.reshape(-1, *feature.shape)

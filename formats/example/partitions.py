@@ -166,7 +166,7 @@ def _lengths(
         ends[last[some]] = counts[some]
         lengths = ends - values
         _refuse((values[first[some]] != 0), None, part, name, "do not begin with 0", among=some)
-        _refuse((counts > 0) & ~some, None, part, name, "are none, and there are values")
+        _refuse((counts > 0) & ~some, None, part, name, "are missing, but there are values")
     else:
         steps = _steps(values, first, some)
         if isinstance(part, RowSplits):
@@ -178,9 +178,9 @@ def _lengths(
             lengths = steps
     _refuse(lengths < 0, rows, part, name, "do not rise")
     # None is longer than all values, so that their sum is what it seems.
-    _refuse(lengths > len_all, rows, part, name, "are not of as many values as there are")
+    _refuse(lengths > len_all, rows, part, name, "do not match the number of values")
     sums = np.diff(np.concatenate([[0], np.cumsum(lengths)])[splits_of(rows)])
-    _refuse(sums != counts, None, part, name, "are not of as many values as there are")
+    _refuse(sums != counts, None, part, name, "do not match the number of values")
     return lengths, rows
 
 
@@ -191,7 +191,7 @@ def _lengths_by_rows(
     numbers, some = by.values, by.counts > 0
     splits = splits_of(by.counts)
     _refuse(_steps(numbers, splits[:-1], some) < 0, by.counts, part, name, "do not rise")
-    _refuse(by.counts != counts, None, part, name, "are not one for each value")
+    _refuse(by.counts != counts, None, part, name, "are not one per value")
     _refuse(numbers >= _MANY, by.counts, part, name, f"are of more than {_MANY:,} rows")
     rows = np.zeros_like(counts)
     rows[some] = numbers[splits[1:][some] - 1] + 1  # they rise, so that the last is the greatest

@@ -284,8 +284,7 @@ def _dense(
     if missing.any() and not feature.allow_missing:
         k = int(np.flatnonzero(missing)[0])
         raise SpecError(
-            f"{where(k, names)}: feature {name!r} is required and not there; allow_missing=True "
-            "takes it to have no steps"
+            f"{where(k, names)}: feature {name!r} is required, but missing; with allow_missing=True it has no steps"
         )
     size = math.prod(feature.shape)
     wrong = np.flatnonzero(lists.counts != size)

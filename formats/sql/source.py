@@ -270,7 +270,7 @@ def _run(connection: Any, query: str) -> Result:
 
 def _check_rows(found: Any) -> None:
     if found is None:
-        raise ValueError("the query gives no rows: it must be one that selects some")
+        raise ValueError("the query does not return rows: use one that selects")
 
 
 def _sqlite(name: str) -> Any:

@@ -182,7 +182,7 @@ def _one(value: Any, dtype: str, one: Callable[[Any, Any], Any]) -> Any:
         value = value.item()
     if value is None and dtype != "object" and _kind(dtype) not in {"f", "M"}:
         raise _UnfitError(
-            f"is NULL, which {dtype} has not: write coalesce(..., 0) or such in the query"
+            f"is NULL, which {dtype} cannot hold: use coalesce(..., 0) or similar in the query"
         )
     try:
         return one(value, _dtype(dtype))

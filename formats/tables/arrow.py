@@ -82,7 +82,7 @@ def messages_of(file: ByteFile) -> Messages:
     is_file = start.startswith(_MAGIC)
     if start.startswith(b"FEA1"):
         raise RecordCorruptError(
-            file.path, 0, "is a file of Feather's first version; write it anew"
+            file.path, 0, "is a Feather file of version 1; write it again, as version 2"
         )
     place = 8 if is_file else 0
     ended = False
@@ -91,7 +91,7 @@ def messages_of(file: ByteFile) -> Messages:
             ended, place = _next(file, place, found)
         except (ValueError, struct.error) as problem:
             if found.schema == (0, 0):
-                text = f"is no Arrow IPC file or stream, or it is damaged: {problem}"
+                text = f"is not an Arrow IPC file or stream, or it is damaged: {problem}"
                 raise RecordCorruptError(file.path, place, text) from None
             found.problem = str(problem)
             break

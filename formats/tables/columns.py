@@ -103,15 +103,15 @@ def check_type(kind: Any, name: str) -> None:
             raise _unfit(name, kind, "")
         check_type(inner, name)
     elif types.is_decimal(kind):
-        raise _unfit(name, kind, f"schema={{{name!r}: 'float64'}} makes floats of it, or ")
+        raise _unfit(name, kind, f"schema={{{name!r}: 'float64'}} converts it to floats, or ")
     elif types.is_map(kind) or types.is_union(kind) or types.is_interval(kind):
         raise _unfit(name, kind, "")
 
 
 def _unfit(name: str, kind: Any, remedy: str) -> SpecError:
     return SpecError(
-        f"column {name!r} is of Arrow's type {kind}, for which numpy has none; {remedy}"
-        "leave it out: columns=[...] names those that are wanted"
+        f"column {name!r} is of Arrow's type {kind}, which numpy lacks; {remedy}"
+        "exclude it with columns=[...]"
     )
 
 

@@ -207,7 +207,7 @@ class _CsvGrammar(Grammar):
             return problem.removeprefix("CSV parse error: ").removeprefix("Row #1: ")
         number, kind, text = found.groups()
         return (
-            f"column {self._names[int(number)]!r} is {kind}, as the schema or the file's first lines say: "
+            f"column {self._names[int(number)]!r} is {kind}, according to the schema or the file's first lines: "
             f"{text}; schema={{{self._names[int(number)]!r}: ...}} says another dtype"
         )
 

@@ -67,7 +67,7 @@ def check_columns(columns: Any) -> tuple[str, ...] | None:
     for name in columns:
         check_is(name, str, "columns must hold names")
     if not columns:
-        raise ValueError("columns is empty: name those that are wanted, or leave it out for all")
+        raise ValueError("columns is empty: name at least one, or leave it out to read all")
     for k, name in enumerate(columns):
         if name in columns[:k]:
             raise ValueError(f"columns names {name!r} twice")
@@ -85,7 +85,9 @@ def check_defaults(defaults: Any) -> tuple[tuple[str, Any], ...]:
     for name, value in defaults.items():
         check_is(name, str, "defaults must have names as keys")
         if value is None:
-            raise ValueError(f"defaults[{name!r}] is None, which is what it should stand for")
+            raise ValueError(
+                f"defaults[{name!r}] is None, but it must be the value that replaces None"
+            )
     return tuple(defaults.items())
 
 
@@ -159,7 +161,7 @@ class TableLayout:
         if not route and kind is None and name not in self._defaults:
             there = ", ".join(repr(each) for each in self._schema.names) or "none"
             raise SpecError(
-                f"{self._path} has no column {name!r}; its columns are {there}. Where it may be missing, "
+                f"{self._path} has no column {name!r}; its columns are {there}. If it may be missing, "
                 f"defaults={{{name!r}: ...}} sets a value for it, or schema= its dtype"
             )
         found = kind or (self._type(route) if route else pa.null())

@@ -61,7 +61,7 @@ class _JsonGrammar(Grammar):
             raise ValueError(_told(str(problem))) from None
         rows = table.num_rows
         if one and rows > 1:
-            raise ValueError(f"{rows} objects stand in one line")
+            raise ValueError(f"{rows} objects are on one line")
         if rows > 1 and rows not in (1 + data.count(b"}\n{"), 1 + len(_BETWEEN.findall(data))):
             raise ValueError("an object does not begin and end where a line does")
         if not len(self.schema):  # objects without keys: something has to say how many
@@ -73,7 +73,7 @@ class _JsonGrammar(Grammar):
 
 def _read(data: bytes, parsing: Any) -> Any:
     if not _OBJECT.match(data):  # pyarrow 26 ends the process where the first value is null
-        raise ValueError(f"the line is no object: it begins with {data.strip()[:20]!r}")
+        raise ValueError(f"the line is not an object: it begins with {data.strip()[:20]!r}")
     check_depth(data)
     reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 64)
     return pj.read_json(pa.py_buffer(data), read_options=reading, parse_options=parsing)
@@ -97,7 +97,7 @@ def check_depth(data: bytes) -> None:
             brackets = np.frombuffer(_STRING.sub(b"", line).translate(None, _NO_BRACKET), np.uint8)
             opens = (brackets == ord("[")) | (brackets == ord("{"))
             if np.cumsum(np.where(opens, 1, -1)).max(initial=0) > DEEPEST:
-                raise ValueError(f"more than {DEEPEST} lists and objects stand in each other")
+                raise ValueError(f"more than {DEEPEST} lists and objects are nested in each other")
 
 
 def _learnt(first: bytes) -> Any:
@@ -123,9 +123,9 @@ def _told(problem: str) -> str:
     """Return pyarrow's message about a line."""
     text = problem.removeprefix("JSON parse error: ").removesuffix(" in row 0")
     if "changed from" in text or "Failed to convert" in text:
-        text += "; the file's first lines say what a column is, or schema="
+        text += "; the file's first lines, or schema=, set the types of columns"
     if text == "unexpected field":
-        text = "a key that the file's first lines do not have; columns= or schema= name those that are wanted"
+        text = "a key that the file's first lines lack; columns= or schema= names the keys to read"
     return text
 
 

@@ -97,7 +97,7 @@ class Lines:
             raise RecordCorruptError(
                 self.path,
                 self.place,
-                f"ends here; reading was to go on {count - skipped:,} bytes later",
+                f"ends here, but reading must continue {count - skipped:,} bytes later",
             )
 
     def read(self, size: int) -> bytes:

@@ -82,7 +82,7 @@ class _ParquetReader(BatchReader):
                 raise ValueError(f"row groups of {counts} rows, {meta.num_rows} in all")
         except ARROW_ERRORS as problem:
             self._checked()
-            text = f"is no Parquet file, or its footer is damaged: {in_short(problem)}"
+            text = f"is not a Parquet file, or its footer is damaged: {in_short(problem)}"
             raise RecordCorruptError(self.path, max(0, self._bytefile.size - 8), text) from problem
         self.layout = TableLayout(self._form, schema, self.path)
         self.groups, self._starts = counts, list(accumulate(counts, initial=0))

@@ -215,7 +215,7 @@ class _TextReader(TableReader):
             if len(batch) == stop - first:
                 batch.validate(full=True)
                 return [batch]
-            problem = f"{len(batch)} rows stand in one line"
+            problem = f"{len(batch)} rows are on one line"
         except ARROW_ERRORS as error:
             problem = in_short(error)
         if stop - first == 1:

@@ -109,7 +109,7 @@ def _type_of(value: Any, name: str, number: int) -> Any:
                 return pa.fixed_shape_tensor(kind, shape)
     what = f"{value.dtype} of shape {np.shape(value)}" if hasattr(value, "dtype") else repr(value)
     raise SpecError(
-        f"column {name!r} of element {number} is {what}, of which no table has a column; map it to numbers, text, bytes, "
+        f"column {name!r} of element {number} is {what}, which a table cannot hold; map it to numbers, text, bytes, "
         "times, or arrays of numbers, or use save, which writes any element"
     )
 

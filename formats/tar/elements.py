@@ -263,7 +263,7 @@ class _Element:
         if self._wanted is not None and extension not in self._wanted:
             self._unwanted.append(extension)
         elif extension == KEY or extension in self._members:
-            problem = "is there twice: extensions count in lower case"
+            problem = "occurs twice: extensions are compared in lower case"
             self._refuse(member.start, f"{_shown(member.name)} {problem}")
         elif member.sparse:
             problem = "is a sparse file, whose holes are not read; pack it without --sparse"

@@ -299,9 +299,7 @@ def check_end(window: ByteWindow, end: int) -> None:
     while piece := window.at(offset, 128 * BLOCK):
         if piece.count(0) < len(piece):
             on = offset + (len(piece) - len(piece.lstrip(b"\0"))) // BLOCK * BLOCK
-            problem = (
-                f"the archive ends here, and goes on at {on:,}: are these several in one file?"
-            )
+            problem = f"the archive ends here, but data follow at {on:,}: are there several archives in one file?"
             raise DamageError(end, problem, on)
         offset += len(piece)
 

@@ -79,14 +79,14 @@ def check_order(
             if value is not None:
                 raise ValueError(f"an iterable dataset has its own order: it takes no {name}")
     if sampler is not None and shuffle:
-        raise ValueError("sampler and shuffle exclude each other: a sampler is an order")
+        raise ValueError("sampler and shuffle are mutually exclusive: a sampler sets the order")
     if batch_sampler is not None:
         if batch_size != 1 or shuffle or sampler is not None or drop_last:
             raise ValueError(
-                "batch_sampler excludes batch_size, shuffle, sampler and drop_last: it says all that"
+                "batch_sampler is mutually exclusive with batch_size, shuffle, sampler and drop_last"
             )
     elif batch_size is None and drop_last:
-        raise ValueError("drop_last is about batches, and batch_size=None makes none")
+        raise ValueError("drop_last needs batches, but batch_size=None makes none")
 
 
 def check_for_elements(worker_init_fn: Any, generator: Any, rng_compat: str) -> None:

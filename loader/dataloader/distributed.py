@@ -219,4 +219,4 @@ def _of_this_process(function: str, variable: str, argument: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{variable} in the environment is no integer: {text!r}") from None
+        raise ValueError(f"{variable} in the environment is not an integer: {text!r}") from None

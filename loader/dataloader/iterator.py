@@ -111,7 +111,7 @@ def check_replicas(progress: Progress, processes: int) -> None:
     told = progress.replicas["made"] if progress.replicas else progress.begun
     if told and len(told) != processes:
         here = f"{processes} replica(s) of the dataset, one in each process that reads it"
-        raise ReplicasError((f"{here}; in the state, {len(told)}: take as many workers",))
+        raise ReplicasError((f"{here}; in the state, {len(told)}: use as many workers",))
 
 
 class LoaderIterator:
@@ -259,10 +259,7 @@ class LoaderIterator:
             f"(when accessing len(dataloader)), but {self._given} samples have been fetched. "
         )
         if self._recipe.workers:
-            text += (
-                "For multiprocessing data-loading, this comes of replicas: each worker has one of an "
-                "iterable dataset, which has to give its own share only, by get_worker_info()."
-            )
+            text += "With several workers, each has its own replica of an iterable dataset, which must give only its share (see get_worker_info())."
         warnings.warn(text, stacklevel=3)
 
     def _finished(self, batch: Any, valid: Any) -> Any:

@@ -120,8 +120,8 @@ def compression_of(compression_type: Any, filenames: Any) -> str:
     if len(found) > 1:
         first, second, *_ = sorted(found)
         raise ValueError(
-            f"compression_type is to be told by the names of the files, and they differ: {found[first]!r} "
-            f"is {first or 'not compressed'}, {found[second]!r} is {second}; make a dataset of each kind"
+            f"compression_type is inferred from the names of the files, but they differ: {found[first]!r} "
+            f"is {first or 'not compressed'}, {found[second]!r} is {second}; make one dataset for each kind"
         )
     return next(iter(found), "")
 

@@ -303,12 +303,12 @@ class AssertingMethods(Fluent):
         if have < 0:
             shown = "infinite" if have == INFINITE_CARDINALITY else "not known"
             raise SpecError(
-                f"pad_to_cardinality({count}) needs a known number of elements, and it is {shown}; "
-                "assert_cardinality says it"
+                f"pad_to_cardinality({count}) needs a known number of elements, and it is {shown}; declare it "
+                "with assert_cardinality"
             )
         if have > count:
             raise SpecError(
-                f"cardinality must be at least what there is, {have} elements, not {count}"
+                f"cardinality must be at least the number of elements, {have}, not {count}"
             )
         filling = _filling(self, mask_key)
         real = Map(self._node, Validated(mask_key))
@@ -323,8 +323,7 @@ def _filling(dataset: AssertingMethods, mask_key: str) -> dict[str, Any]:
             first = next(elements)
     except (StopIteration, Exception) as error:
         raise SpecError(
-            "pad_to_cardinality learns the form of the elements from the first one, and there "
-            f"is none, or it failed: {error!r}"
+            "pad_to_cardinality takes the structure of the first element, but there is none, or it failed: {error!r}"
         ) from error
     if type(first) is not dict:
         raise SpecError(f"pad_to_cardinality needs elements that are dicts, not {spec_of(first)}")
@@ -339,7 +338,8 @@ def _zero(leaf: Any) -> Any:
         return type(leaf)()
     if not isinstance(leaf, (np.ndarray, np.generic)):
         raise SpecError(
-            f"pad_to_cardinality fills up with zeros, and there is none of a {type(leaf).__name__}: leave such a leaf out by a map"
+            f"pad_to_cardinality fills with zeros, but there is no zero of a {type(leaf).__name__}: drop such "
+            "a leaf in a map"
         )
     if leaf.dtype != object:
         return np.zeros(leaf.shape, leaf.dtype)[()]

@@ -179,9 +179,7 @@ class BucketingMethods(Fluent):
         if any(a >= b for a, b in itertools.pairwise(boundaries)):
             raise ValueError(f"bucket_boundaries must ascend, not {list(boundaries)}")
         if check_flag("pad_to_bucket_boundary", pad_to_bucket_boundary) and not boundaries:
-            raise ValueError(
-                "pad_to_bucket_boundary needs bucket_boundaries to pad to, and they are empty"
-            )
+            raise ValueError("pad_to_bucket_boundary needs bucket_boundaries, but they are empty")
         unpadded = check_flag("no_padding", no_padding)
         bounded = pad_to_bucket_boundary and not unpadded
         check_padding(padded_shapes, padding_values, None, "right")

@@ -217,8 +217,8 @@ class CacheStore:
             if self._make_room(filling):
                 return True
         warnings.warn(
-            f"cache: {count:,} elements use up its {self._limit:,} bytes; they are computed "
-            "anew in each pass (Options.memory_budget allows more)",
+            f"cache: {count:,} elements use up its {self._limit:,} bytes, so they are computed again in each "
+            "pass (raise Options.memory_budget)",
             RuntimeWarning,
             stacklevel=2,
         )

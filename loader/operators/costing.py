@@ -201,8 +201,7 @@ def check_cost(cost: float, most: float) -> None:
     """Raise `SpecError` if a single element exceeds the cost."""
     if cost > most:
         raise SpecError(
-            f"the element alone costs {cost}, and max_cost is {most}; "
-            "raise it, or leave such elements out by filter"
+            f"the element alone costs {cost}, and max_cost is {most}; raise max_cost, or drop such elements with filter"
         )
 
 
@@ -299,7 +298,7 @@ class CostingMethods(Fluent):
             padding.check_over(array_spec(self._node))
         elif padding != Padding():
             given = ", ".join(padding.params())
-            raise ValueError(f"batch_by_cost pads only with pad=True; given was {given}")
+            raise ValueError(f"batch_by_cost pads only with pad=True; got {given}")
         most = int(max_cost) if max_cost == int(max_cost) else float(max_cost)
         used = padding if pad else None
         costed = Cost(self._node, cost)

@@ -110,7 +110,7 @@ class Reads:
     def redone(self) -> str:
         if not self.replays:
             return ""
-        return f"{self.label} reads a file again up to where it stood: it is compressed, or a query"
+        return f"{self.label} reads a file again up to its position: it is compressed, or a query"
 
     @property
     def awaited(self) -> bool:
@@ -152,13 +152,11 @@ class ReadFiles(Reads, FlatMap):
                 f"a {given} file is read from its start" if given else "a query runs from its start"
             )
         if self.on_error == "skip":
-            return (
-                "what on_error='skip' drops has no number; ignore_errors() after it drops the same"
-            )
+            return "records that on_error='skip' drops have no number; use ignore_errors() after it instead"
         if self.index is False:
             return "index=False"
         if self.up.listed_paths is None:
-            return "which files it reads shows as it runs; give a list, or list_files(..., shuffle=False)"
+            return "its files are known only as it runs; give a list, or list_files(..., shuffle=False)"
         return ""
 
     @property

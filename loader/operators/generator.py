@@ -176,9 +176,7 @@ class GeneratorMethods(Fluent):
         if output_types is not None and output_signature is not None:
             raise ValueError("give output_signature, or output_types and output_shapes, not both")
         if output_shapes is not None and output_types is None:
-            raise ValueError(
-                "output_shapes needs output_types beside it; or give output_signature alone"
-            )
+            raise ValueError("output_shapes needs output_types; or give output_signature alone")
         if output_types is not None:
             output_signature = _older_signature(output_types, output_shapes)
         if output_signature is not None:

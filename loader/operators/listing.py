@@ -123,7 +123,7 @@ class ListingMethods(Fluent):
         found = find(patterns, storage_options)
         if not found:
             shown = " or ".join(map(repr, patterns[:5])) + (" or ..." if len(patterns) > 5 else "")
-            raise FileNotFoundError(f"file_pattern must match a file, and nothing matches {shown}")
+            raise FileNotFoundError(f"file_pattern must match a file, but nothing matches {shown}")
         node: Operator = Files(tuple(found))
         if check_optional_flag("shuffle", shuffle) is not False:
             node = Shuffle(node, max(1, len(found)), check_seed(seed), reshuffle=True)

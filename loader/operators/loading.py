@@ -134,17 +134,12 @@ def find(path: str, *, wait: bool) -> Load:
 def _nothing(catalog: Any) -> str:
     keys = catalog.keys()
     if not keys:
-        return (
-            "nothing was saved there; Dataset.save writes there, and wait=True waits until it has"
-        )
+        return "nothing was saved there; call Dataset.save first, or pass wait=True to wait for it"
     for key in keys:
         _, error = catalog.examine(key)
         if error is not None:
             raise error
-    return (
-        "nothing there is complete; run the pipeline to its end, or give wait=True if "
-        "another process does"
-    )
+    return "no complete snapshot is there; run the pipeline to its end, or pass wait=True if another process does"
 
 
 def look(path: str, key: str, verify: str) -> Found | None:

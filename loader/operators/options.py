@@ -124,7 +124,7 @@ def conflicts(root: Operator) -> list[str]:
                 if name not in settled:
                     found[
                         f"{join.label} joins datasets of Options.{name}={mine!r} and {theirs!r}: "
-                        f"{theirs!r} counts for all; call with_options() after it to decide"
+                        f"{theirs!r} applies to all; call with_options() after it to choose"
                     ] = None
             first = _merged(first, second)
     return list(found)

@@ -347,7 +347,8 @@ def check_length(node: Pack, total: int) -> int:
         return total
     if node.too_long == "error":
         raise SpecError(
-            f"the sequence has {total} tokens, and a row has room for {node.length}; too_long= says what else to do than 'error'"
+            f"the sequence has {total} tokens, and a row has room for {node.length}; too_long='split' or "
+            "'truncate' accepts it"
         )
     return node.length
 

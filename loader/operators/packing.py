@@ -173,7 +173,7 @@ class PackingMethods(Fluent):
                     raise ValueError(f"{key} is of method='first_fit', not of 'concat': {value!r}")
         elif drop_remainder:
             raise ValueError(
-                "drop_remainder is of method='concat': any row of 'first_fit' is padded"
+                "drop_remainder needs method='concat': any row of 'first_fit' may be padded"
             )
         if too_long is not None:
             check_word("too_long", too_long, _TOO_LONG)

@@ -92,7 +92,7 @@ class SavingMethods(Fluent):
                 f"{type(checkpoint_args).__name__} ({checkpoint_args!r})"
             )
         if self.cardinality() == INFINITE_CARDINALITY:
-            raise ValueError("save needs a dataset that ends, and this one does not: take(n) of it")
+            raise ValueError("save needs a finite dataset: use take(n)")
         checked, again = check_path("path", path), checkpoint_args is not None
         version = version_to_save(checked, again=again)
         if shard_func is not None:

@@ -221,8 +221,8 @@ class PartsOfBatches(OfRounds):
 
 def _not_whole(rows: int, whole: int) -> SpecError:
     return SpecError(
-        f"the last global batch has {rows} of {whole} elements, and uneven='error': 'drop' leaves it "
-        "out, 'pad' fills it up and says by a mask which rows are real"
+        f"the last global batch has {rows} of {whole} elements, and uneven='error': 'drop' drops it, 'pad' "
+        "fills it up and marks the real rows in a mask"
     )
 
 

@@ -273,11 +273,11 @@ class SourceMethods(Fluent):
         arrays = map_leaves(_sliceable, tensors)
         leaves = flatten(arrays)[0]
         if not leaves:
-            raise SpecError("from_tensor_slices needs at least one array, and tensors holds none")
+            raise SpecError("from_tensor_slices needs at least one array, but tensors holds none")
         sizes = sorted({len(leaf) for leaf in leaves})
         if len(sizes) > 1:
             raise SpecError(
-                f"tensors must share their first dimension, which is one of {sizes} here"
+                f"tensors must share their first dimension, but it is one of {sizes} here"
             )
         return cls._of(Slices(arrays, sizes[0]))
 

@@ -200,7 +200,7 @@ def _write(
     if progress is not None:
         check_callable("progress", progress)
     if dataset.cardinality() == INFINITE_CARDINALITY:
-        raise ValueError("a dataset that does not end cannot be written: take(n) of it")
+        raise ValueError("an infinite dataset cannot be written: use take(n)")
     target = Path(os.path.realpath(os.fspath(folder)))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise FileExistsError(

@@ -86,9 +86,10 @@ def check_units(node: Operator, buffer_size: int | None, units: Any) -> int:
 def no_units(node: Operator, count: int) -> SpecError:
     """Return the error of `units` after a node whose elements are not stored in units."""
     return SpecError(
-        f"shuffle(None, units={count}) moves the units in which files are read (row groups of Parquet, record batches of "
-        f"Arrow, batches of a snapshot, runs of records), and {node.label} has none: leave out units=, since any "
-        "element is as near as any other there; or put the shuffle right after what reads the files"
+        f"shuffle(None, units={count}) permutes the units in which files are stored (row groups of Parquet, "
+        "record batches of "
+        f"Arrow, batches of a snapshot, runs of records), and {node.label} has none: leave out units=, since "
+        "any element there costs the same; or put the shuffle directly after the reader"
     )
 
 

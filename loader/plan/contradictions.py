@@ -39,7 +39,7 @@ CONTRADICTIONS = (
     Contradiction(
         ("executor", "start"),
         lambda executor, _: executor == "thread",
-        "it says how processes begin",
+        "it says how processes start",
         "leave out start, or use executor='process'",
     ),
     Contradiction(
@@ -64,12 +64,12 @@ CONTRADICTIONS = (
         ("workers", "autotune.enabled"),
         lambda workers, enabled: enabled and workers != AUTOTUNE,
         "a fixed number of workers is not tuned",
-        "leave out one of them, or say workers=td.AUTOTUNE",
+        "leave out one of them, or set workers=td.AUTOTUNE",
     ),
     Contradiction(
         ("autotune.initial_parallelism", "autotune.min_parallelism"),
         lambda initial, least: initial < least,
-        "the tuner would begin below its least",
+        "the tuner would begin below its minimum",
         "raise the first, or leave it out",
     ),
     Contradiction(
@@ -88,7 +88,7 @@ CONTRADICTIONS = (
         Contradiction(
             ("stats.enabled", f"stats.{name}"),
             lambda enabled, asked: not enabled and bool(asked),
-            "nothing is measured that could be told",
+            "there would be no measurements to report",
             "leave out one of them",
         )
         for name in ("aggregator", "trace", "latency_all_edges")

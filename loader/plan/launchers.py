@@ -64,8 +64,8 @@ class _Launcher:
                 return None
             there, missing = (index, self.count) if index else (count, self.index)
             raise ValueError(
-                f"{there}={_shown(environ[there or ''])} is set and {' or '.join(missing)} is not: one does "  # one of them is
-                "not say which of how many processes this is. Set both, or give an InputContext"
+                f"{there}={_shown(environ[there or ''])} is set and {' or '.join(missing)} is not: both are "  # one of them is
+                "needed to know which process this is, and of how many. Set both, or give an InputContext"
             )
         found = _identity(environ, index, count)
         return Identity(found.count, found.index, found.said, self._local(environ, found))
@@ -259,7 +259,7 @@ def _tf_config(environ: Environment) -> Identity | None:
     counts = {job: len(tasks) for job, tasks in cluster.items()}
     if kind is None or index is None:
         raise ValueError(
-            f"TF_CONFIG has a cluster of {counts} and no task: type and index say which one this is"
+            f"TF_CONFIG has a cluster of {counts} but no task: type and index must say which task this is"
         )
     said = f"TF_CONFIG task {kind} {index} of {counts}"
     if kind not in counts:

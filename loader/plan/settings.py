@@ -35,8 +35,8 @@ class Settings:
     def __setattr__(self, name: str, value: Any) -> None:
         if vars(self).get("_closed"):
             raise ValueError(
-                f"{self._title}.{name} belongs to a dataset and cannot be set: make other "
-                "Options and give them to Dataset.with_options"
+                f"{self._title}.{name} belongs to a dataset and cannot be set: make new Options and pass them "
+                "to Dataset.with_options"
             )
         known = self._known(name)
         check: Check = known.metadata["check"]

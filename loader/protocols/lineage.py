@@ -168,5 +168,5 @@ def check_named(ref: Ref, node: Operator, *where: str | int) -> None:
         check_ref(node, ref)
     except ValueError as error:
         raise InvalidStateField(
-            f"is {shown(ref)}, which names no element: {error}", *where
+            f"is {shown(ref)}, which is not an element: {error}", *where
         ) from None

@@ -189,10 +189,7 @@ class Operator(Traits):
     def _within_layout(self, state: dict[str, Any], most: int) -> int:
         """Return the position in a state; raise if the layout of files has changed since it was taken."""
         if state["layout"] != self.layout:
-            problem = (
-                "shuffle(None, units=) moves the units that files are stored in (row groups, batches), and these files "
-                "have others than those of the state: go on with those files, or begin anew"
-            )
+            problem = "shuffle(None, units=) permutes the units in which files are stored (row groups, batches), but these files have other units than those of the state: continue with those files, or start again"
             raise IncompatibleCheckpointError((problem,))
         return count(state, "n", most=most)
 

@@ -20,7 +20,7 @@ Refs = Sequence[Any] | np.ndarray
 
 def not_there(what: str) -> CheckpointError:
     """Return the error for an element that a state names but that cannot be computed; it is raised on use."""
-    return CheckpointError(f"the state that was loaded names {what}, which is not there")
+    return CheckpointError(f"the loaded state names {what}, which does not exist")
 
 
 def numbered(ref: Any, size: int = 2) -> tuple[Any, ...]:
@@ -45,7 +45,7 @@ def some(refs: Any) -> Any:
         There is none.
     """
     if type(refs) is int or not len(refs):
-        raise ValueError("it must name what it is made of")
+        raise ValueError("it must be made of at least one ref")
     return refs
 
 
@@ -58,7 +58,7 @@ def within_one(ref: Any) -> list[tuple[int, Any]]:
         It is not such a pair; the index -1 stands for an error in the element's place.
     """
     if type(ref) is not tuple or len(ref) != 2 or type(ref[1]) is not int or ref[1] < -1:
-        raise ValueError("it must be what it is within, and where, an integer of at least -1")
+        raise ValueError("it must be a pair of a ref and an index of at least -1")
     return [(0, ref[0])]
 
 
@@ -73,7 +73,9 @@ def sliced(ref: Any) -> list[tuple[int, Any]]:
     found = []
     for below, first, stop in some(numbered(ref)[1]):
         if type(first) is not int or type(stop) is not int or not 0 <= first <= stop:
-            raise ValueError("its slices must be of some ref, from a number up to another")
+            raise ValueError(
+                "each of its slices must be (ref, first, stop) with 0 <= first <= stop"
+            )
         found.append((0, below))
     return found
 

@@ -55,10 +55,10 @@ def go_to(network: Loadable, position: Any) -> None:
         network.load(position)
     except InvalidStateField as unfit:
         where = "".join(f"[{key!r}]" for key in ("position", *unfit.where))
-        text = f"this state is not as it was written: {where} {unfit.problem}"
+        text = f"this state is malformed: {where} {unfit.problem}"
         raise CheckpointError(text) from None
     except RecursionError:
-        text = "this state is not as it was written: ['position'] is nested too deep"
+        text = "this state is malformed: ['position'] is nested too deep"
         raise CheckpointError(text) from None
 
 
@@ -161,7 +161,7 @@ def read_ref(data: Any) -> Any:
     try:
         return from_json(data)
     except (ValueError, RecursionError) as error:
-        raise InvalidStateField(f"is {shown(data)}, which names no element: {error}") from None
+        raise InvalidStateField(f"is {shown(data)}, which is not an element: {error}") from None
 
 
 def shown(value: Any) -> str:

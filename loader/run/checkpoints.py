@@ -39,7 +39,7 @@ def write_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
     """
     target = Path(path)
     if target.is_dir():
-        what = "this is a folder: give keep=, how many states to keep in it, or the path of a file"
+        what = "this is a folder: pass keep=, the number of states to keep in it, or the path of a file"
         raise IsADirectoryError(errno.EISDIR, what, os.fspath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(target.parent, re.escape(target.name))
@@ -116,9 +116,9 @@ def read_state(path: str | os.PathLike[str]) -> Any:
     try:
         state = parse_json(read_regular(path))
     except ValueError as problem:  # no text, or no JSON
-        raise CheckpointError(f"{os.fspath(path)} is no iterator state: {problem}") from problem
+        raise CheckpointError(f"{os.fspath(path)} is not an iterator state: {problem}") from problem
     if not isinstance(state, dict) or "tundish" not in state:
-        raise CheckpointError(f"{os.fspath(path)} is no iterator state of tundish")
+        raise CheckpointError(f"{os.fspath(path)} is not an iterator state of tundish")
     try:
         check_form(state)
     except CheckpointError as problem:

@@ -23,16 +23,16 @@ from tundish.tracebacks import callers_level
 
 _DRAW = "{draw}"
 _REMEDIES = {
-    "drawn": ("its state is this process's, and each worker has one of its own", _DRAW),
+    "drawn": ("its state belongs to this process, and each worker has its own", _DRAW),
     "generator": ("what was drawn from it is not in the state", _DRAW),
-    "unseeded": ("it begins somewhere else each time", _DRAW),
-    "system": ("it gives something else each time", _DRAW),
+    "unseeded": ("it starts from another state each time", _DRAW),
+    "system": ("it returns something else each time", _DRAW),
     "iterator": (
-        "how far it was read is not in the state",
+        "its position is not in the state",
         "make it inside the function; or make a dataset of it and use Dataset.zip",
     ),
     "file": (
-        "how far it was read is not in the state",
+        "its position is not in the state",
         "open it inside the function, or take the place in it from the element",
     ),
     "socket": (
@@ -114,7 +114,7 @@ def heed_external_state(root: Operator, doing: str) -> None:
     _TOLD.add(root)
     for each in found:
         warnings.warn(
-            f"{doing} does not hold all that the elements depend on. {each}. (Or set "
+            f"{doing} does not include everything that the elements depend on. {each}. (Or set "
             "Options.external_state_policy to 'ignore', or 'fail'.)",
             stacklevel=callers_level(),
         )

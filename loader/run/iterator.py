@@ -317,19 +317,21 @@ class Iterator(Generic[Element_co]):
                 return 0
             root = self._engine.context.root
             if root.cardinality == INFINITE_CARDINALITY:
-                raise TypeError("this iterator has no end, and so no length")
+                raise TypeError("this iterator is infinite and has no length")
             if root.cardinality < 0:
                 why = why_unnumbered(root)
-                raise TypeError(f"how many elements remain is not known before they have come{why}")
+                raise TypeError(
+                    f"the number of remaining elements is unknown until they have come{why}"
+                )
             if root.positional:
                 return root.cardinality - root.contract(self._position())
             if not self._fresh:
                 raise TypeError(
-                    "how many elements remain is not known: the state that was loaded does not say how many had come"
+                    "the number of remaining elements is unknown: the loaded state does not say how many had come"
                 )
             stats = self.stats
             if stats.errors:
-                raise TypeError("how many elements remain is not known after one that has failed")
+                raise TypeError("the number of remaining elements is unknown after one has failed")
             return root.cardinality - stats.elements
 
     def __bool__(self) -> bool:

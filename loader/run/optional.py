@@ -157,7 +157,7 @@ class Optional:
             There is none.
         """
         if self._value is _EMPTY:
-            raise ValueError("this optional has no value: ask has_value first")
+            raise ValueError("this optional has no value: check has_value first")
         return self._value
 
     @property

@@ -99,9 +99,7 @@ def check_state(root: Operator, state: Any) -> None:
     try:
         _check_plan(root, state)
     except RecursionError:
-        raise CheckpointError(
-            "this state is not as it was written: it is nested too deep"
-        ) from None
+        raise CheckpointError("this state is malformed: it is nested too deep") from None
 
 
 def check_form(state: Any) -> None:
@@ -116,13 +114,13 @@ def check_form(state: Any) -> None:
         what = (
             f"a dict with {list(state)!r:.200}" if isinstance(state, dict) else type(state).__name__
         )
-        raise CheckpointError(f"this is no iterator state of tundish, but {what}")
+        raise CheckpointError(f"this is not an iterator state of tundish but {what}")
     try:
         wrong = _wrong_in(state) if state["tundish"] == VERSION else None
     except RecursionError:  # as it is shown
         wrong = "it is nested too deep"
     if wrong is not None:
-        raise CheckpointError(f"this state is not as it was written: {wrong}")
+        raise CheckpointError(f"this state is malformed: {wrong}")
 
 
 def _check_plan(root: Operator, state: dict[str, Any]) -> None:

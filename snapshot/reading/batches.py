@@ -40,7 +40,7 @@ LOOK_S = 0.01
 _MOST_ITEM = 2**31  # bytes, that numpy has not in a dtype
 
 _MAGIC = b"ARROW1\0\0"
-_REMEDY = "restore the file, or remove the snapshot's folder so that it is written anew"
+_REMEDY = "restore the file, or remove the snapshot's folder so that it is written again"
 _DAMAGE = (
     pa.ArrowException,
     EOFError,

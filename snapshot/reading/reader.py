@@ -522,7 +522,7 @@ def open_reader(
         manifest = None  # a run that is pinned has its own journal
     if runs is None and manifest is None:
         raise IncompleteSnapshotError(
-            f"{store.shown()} has no manifest: nothing complete was written there; run the pipeline with "
+            f"{store.shown()} has no manifest: no complete snapshot was written there; run the pipeline with "
             "its snapshot to the end first"
         )
     finished = None if manifest is None else _finished(manifest, runs, upto)

@@ -111,7 +111,7 @@ def export(
     place = Path(target)
     if place.exists():
         raise FileExistsError(
-            f"{place} is there: nothing is overwritten; remove it, or name another"
+            f"{place} exists and is not overwritten; remove it, or choose another name"
         )
     catalog = Catalog(path, storage_options)
     chosen = catalog.newest() if key is None else key
@@ -140,7 +140,7 @@ def _write(store: Store, manifest: Manifest, place: Path) -> tuple[int, int]:
             writer.close()
         sink.writev(pieces.take())
         if not sink.publish():
-            raise FileExistsError(f"{place} is there now: nothing is overwritten")
+            raise FileExistsError(f"{place} exists now, and is not overwritten")
     finally:
         sink.abandon()
     return rows, sink.offset

@@ -316,7 +316,7 @@ class CardinalityError(TundishError, ValueError):
 
     def __str__(self) -> str:
         if self.expected < 0:
-            return f"a dataset without end was expected; it ended after {self.came} element(s)"
+            return f"an infinite dataset was expected; it ended after {self.came} element(s)"
         if self.came > self.expected:
             return f"{self.expected} element(s) were expected; there are at least {self.came}"
         return f"{self.expected} element(s) were expected; there are only {self.came}"
@@ -554,7 +554,7 @@ class SnapshotWriteError(SnapshotError, OSError):
         return SnapshotWriteError, fields, vars(self)  # notes are there
 
     def __str__(self) -> str:
-        text = f"{self.path} could not be written: {self.problem}; {self.durable:,} element(s) are on disk to stay"
+        text = f"{self.path} could not be written: {self.problem}; {self.durable:,} element(s) are durable"
         if self.errno in (errno.ENOSPC, errno.EDQUOT):
             text += ", and the next run continues after them once there is room"
         return text
@@ -579,7 +579,7 @@ class ChangedGlobalsError(TundishError, RuntimeError):
 
     def __str__(self) -> str:
         head = "workers do not have the globals that functions read here"
-        tail = "Options.globals is 'error': 'ship' gives them these values, 'ignore' leaves them theirs"
+        tail = "Options.globals is 'error': 'ship' gives them these values, 'ignore' lets them keep their own"
         return "\n  ".join([f"{head}:", *self.changes, tail])
 
 
@@ -600,8 +600,8 @@ class ExternalStateError(CheckpointError):
         self.states = tuple(states)
 
     def __str__(self) -> str:
-        head = f"{self.doing} would not hold all that the elements depend on"
-        tail = "Options.external_state_policy is FAIL: 'warn' or 'ignore' save all the same"
+        head = f"{self.doing} would not include everything that the elements depend on"
+        tail = "Options.external_state_policy is FAIL: 'warn' and 'ignore' save it nevertheless"
         return "\n  ".join([f"{head}:", *self.states, tail])
 
 
@@ -665,7 +665,7 @@ class IncompatibleJobError(TundishError, ValueError):
 
     def __str__(self) -> str:
         lines = "\n  ".join(self.differences)
-        head = f"there is a job {self.job!r} already, and it is another"
+        head = f"job {self.job!r} exists already, and differs"
         return f"{head}:\n  {lines}\ngive the same dataset, or another job_name"
 
 

@@ -123,7 +123,7 @@ Apply = Callable[[Dataset], Dataset]
 """A function for `Dataset.apply`."""
 
 _LATER = {
-    "distributed_save": "until then let each process save its own part",
+    "distributed_save": "until then use `tundish snapshot write` in several processes",
 }
 
 _NEVER = {

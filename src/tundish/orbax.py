@@ -138,4 +138,4 @@ def _parsed(data: bytes, path: Any) -> Any:
     try:
         return parse_json(data)
     except ValueError as problem:
-        raise CheckpointError(f"{path} is no iterator state: {problem}") from problem
+        raise CheckpointError(f"{path} is not an iterator state: {problem}") from problem

@@ -163,7 +163,7 @@ def test_a_file_that_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (tmp_path / "notes").write_text("one\ntwo\n")
 
     assert main(["trace", str(tmp_path / "notes")]) == 2
-    assert "line 1 is no message" in capsys.readouterr().out
+    assert "line 1 is not a message" in capsys.readouterr().out
     assert main(["trace", str(tmp_path / "missing")]) == 2
     assert capsys.readouterr().out.strip() == f"{tmp_path / 'missing'}: No such file or directory"
 

@@ -235,7 +235,7 @@ def test_a_hint_says_where() -> None:
         [[[0, 20]], [[40, 60]], [[80, 100]]],
         [[[10, 30]], [[50, 70]], [[90, 110]]],
     ]
-    with pytest.raises(ValueError, match="says so nowhere"):
+    with pytest.raises(ValueError, match="but the plan has none"):
         each(with_policy(td.Dataset.range(4).batch(2), "hint"), 2)
 
 

@@ -296,7 +296,7 @@ def test_what_is_no_tpu(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (local.cluster_spec().as_dict(), local.master()) == ({}, "")
     assert TPUClusterResolver(["grpc://a"]).cluster_spec().as_dict() == {"worker": ["a:8470"]}
     with pytest.raises(
-        RuntimeError, match=r"worker-network-endpoints is not there.*no host of a TPU"
+        RuntimeError, match=r"worker-network-endpoints is not there.*not a host of a TPU"
     ):
         TPUClusterResolver().cluster_spec()
     for state, says in (("CREATING", "CREATING, not READY"), ("READY", "no address yet")):

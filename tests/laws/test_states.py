@@ -151,8 +151,8 @@ WRONG = {
     "far": ("['n']", 2**63, f"['position']['n'] is {2**63}, not an integer from 0 to"),
     "no number": ("['n']", float("nan"), "['position']['n'] is nan, not an integer"),
     "no object": ("['up']", 4, "['position']['up'] is 4, not an object with 'draws'"),
-    "a ref": ("['up']['window'][2]", 40, "['window'][2] is 40, which names no element"),
-    "no ref": ("['up']['window'][2]", [0, 1], "['window'][2] is (0, 1), which names no element"),
+    "a ref": ("['up']['window'][2]", 40, "['window'][2] is 40, which is not an element"),
+    "no ref": ("['up']['window'][2]", [0, 1], "['window'][2] is (0, 1), which is not an element"),
     "a window": ("['up']['window']", [1] * 6, "['window'] has 6 entries; there are at most 5"),
 }
 
@@ -199,7 +199,7 @@ def test_a_state_too_deep_to_read() -> None:
     with shuffled().iterator(workers=0) as it:
         state = it.state_dict()
         state["position"]["up"]["window"] = [deep]
-        with pytest.raises(CheckpointError, match="names no element"):
+        with pytest.raises(CheckpointError, match="is not an element"):
             it.load_state_dict(state)
         while deep:  # dropped at once it would be too deep for the interpreter
             deep = deep.pop()
@@ -231,7 +231,7 @@ def test_what_is_not_there_is_an_error_in_its_place(what: str, workers: int) -> 
         it.load_state_dict(state)
         errors = [error for error in outcomes(it) if error is not None]
     assert [type(error) for error in errors] == [CheckpointError]
-    assert "which is not there" in str(errors[0])
+    assert "which does not exist" in str(errors[0])
 
 
 def eight(x: Any) -> Any:

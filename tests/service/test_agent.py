@@ -356,7 +356,9 @@ def test_an_agent_runs_so_many_workers_and_no_more() -> None:
         seats = [seat(made.address, "sleep") for _ in range(WORKERS_PER_CORE)]
         for each in seats:
             pid_of(each)
-        with pytest.raises(Refused, match=f"runs {WORKERS_PER_CORE} worker processes, and no more"):
+        with pytest.raises(
+            Refused, match=f"runs {WORKERS_PER_CORE} worker processes, and cannot run more"
+        ):
             seat(made.address, "tell")
         seats.pop().socket.close()
         until(lambda: made.workers < WORKERS_PER_CORE)

@@ -219,12 +219,12 @@ def test_static_shares_in_turn(tmp_path: Path) -> None:
         assert [int(x) for x in cluster.computes(Dataset.range(5), either)] == list(range(5))
         with pytest.raises(ValueError, match="no list of files"):
             cluster.computes(Dataset.range(5), service.ShardingPolicy.FILE)
-        with pytest.raises(ValueError, match="says so nowhere"):
+        with pytest.raises(ValueError, match="but the plan has none"):
             cluster.computes(Dataset.range(5), service.ShardingPolicy.HINT)
 
 
 def test_static_shares_need_to_know_how_many(cluster: ReachedCluster) -> None:
-    with pytest.raises(ValueError, match=r"begin it with DispatcherConfig\(worker_addresses="):
+    with pytest.raises(ValueError, match=r"start it with DispatcherConfig\(worker_addresses="):
         cluster.computes(Dataset.range(5), service.ShardingPolicy.HINT)
 
 

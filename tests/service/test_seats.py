@@ -362,7 +362,7 @@ def test_refusals_say_why(places: Listed) -> None:
     with (
         remotely(strangers, local=1),
         Dataset.range(9).map(images).iterator(workers=2) as iterator,
-        pytest.warns(UserWarning, match="no agent gives this iterator a seat"),
+        pytest.warns(UserWarning, match="no agent gives this iterator a worker"),
     ):
         assert len(collect(iterator)) == 9
 

@@ -467,7 +467,7 @@ def test_a_thread_is_asked_as_its_process_is(board: Board) -> None:
 
 @pytest.mark.parametrize("pid", [0, -1])
 def test_no_pid(pid: int) -> None:
-    with pytest.raises(ValueError, match=f"{pid} is no pid"):
+    with pytest.raises(ValueError, match=f"{pid} is not a pid"):
         read_board(pid)
 
 
@@ -487,7 +487,7 @@ def test_a_process_of_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Path, "iterdir", forbidden)
 
-    with pytest.raises(PermissionError, match=f"process {os.getpid()} belongs to somebody else"):
+    with pytest.raises(PermissionError, match=f"process {os.getpid()} belongs to another user"):
         read_board(os.getpid())
 
 

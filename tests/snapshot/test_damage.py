@@ -370,7 +370,7 @@ def test_a_manifest_that_contradicts_itself_is_wrong(tmp_path: Path) -> None:
     outcome, error = disk.catalog.examine(KEY)
 
     assert outcome is RunOutcome.WRONG_MANIFEST
-    assert "has 11 rows, and its runs have others" in str(error)
+    assert "has 11 rows, but its runs have another total" in str(error)
 
 
 def test_a_manifest_or_run_of_another_key_is_not_taken(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def _obstacles(node: Operator, policy: str | None) -> Iterator[str]:
     if node.undivided:
         yield f"{node.label} {node.undivided}"
     elif node.awaited and not node.positional:
-        yield f"{node.label} is not complete: write it first, then it is a source like others"
+        yield f"{node.label} is not complete: write it first; then it can be divided like any source"
     elif not effective(node, policy).positional:
         yield f"{node.label} depends on elements of two ranges: put it after the snapshot"
     elif node.cardinality == INFINITE_CARDINALITY:

@@ -145,11 +145,7 @@ def told_of(before: Sequence[Entry], after: Sequence[Entry], policy: str) -> lis
 
 
 def _warning(line: str) -> str:
-    return (
-        f"{line}: it was changed at run time. Workers are given the value that it has when an "
-        "iterator is made. Options.globals='ignore' leaves them theirs, 'error' refuses; "
-        "this is said once"
-    )
+    return f"{line}: it was changed at run time. Workers get the value that it has when an iterator is made. Options.globals='ignore' lets them keep their own, 'error' raises; this warning comes once"
 
 
 def import_again(fds: list[int], config: bytes) -> int:

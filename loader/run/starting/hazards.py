@@ -87,8 +87,8 @@ def warn_of_threads() -> None:
     shown = ", ".join(others[:_SHOWN]) + (", ..." if len(others) > _SHOWN else "")
     warnings.warn(
         f"workers are forked from this process while {len(others)} other thread(s) run in it ({shown}). "
-        "A lock that one of them holds stays locked in workers: who waits for it there is ended, and the "
-        'element is a StalledError. Leave start="fork" out, or begin before these threads do',
+        "A lock that one of them holds stays locked in workers: a worker that waits for it is ended, and the "
+        'element\'s error is a StalledError. Leave start="fork" out, or make the iterator before these threads start',
         RuntimeWarning,
         stacklevel=callers_level(),
     )

@@ -138,7 +138,7 @@ def deadlocked(what: str, stacks: str) -> StalledError:
     """
     return StalledError(
         f"{what} waits for a lock that no thread will release: another thread of the consumer held it when "
-        'workers were forked (leave start="fork" out, or make the iterator before that thread begins), or '
+        'workers were forked (leave start="fork" out, or make the iterator before that thread starts), or '
         "the function has a deadlock of its own",
         detail=stacks,
     )

@@ -329,13 +329,11 @@ class Recorder:
         if error is not None and not getattr(error, "told", False):
             self.error = _Told(str(error))
             if isinstance(error, SnapshotError):
-                error.add_note(
-                    "tundish: iteration goes on; the snapshot is not written any further"
-                )
+                error.add_note("tundish: iteration continues; the snapshot is no longer written")
                 raise error
             failure = SnapshotError(
-                f"{self.target.path}: the snapshot is not written any further: {error}; its first "
-                f"{self.durable:,} elements are durable; iteration goes on without it"
+                f"{self.target.path}: the snapshot is no longer written: {error}; its first "
+                f"{self.durable:,} elements are durable; iteration continues without it"
             )
             raise failure from error
 

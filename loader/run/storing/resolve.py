@@ -134,8 +134,8 @@ class Resolving:
         if lease is None and not (self._write and keeping.mode == "write" and refused is None):
             if refused is not None and prefix is None:
                 raise SnapshotError(
-                    f"{node.path}: nothing can be written there ({refused}), and nothing is there; "
-                    "name another folder, or leave the snapshot out (mode='off')"
+                    f"{node.path}: nothing can be written there ({refused}), and no snapshot is there; choose "
+                    "another folder, or skip the snapshot (mode='off')"
                 ) from refused
             if self._write:
                 say_who_writes(node, key, refused)

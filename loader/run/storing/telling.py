@@ -30,8 +30,8 @@ def check_mismatch(catalog: Catalog, node: Snapshot, key: str, pipeline: Any) ->
     told = _changed(catalog, pipeline)
     if node.keeping.on_mismatch == "error":
         raise IncompatibleSnapshotError(
-            f"{node.path}: only snapshots of other pipelines stand here; what changed: {told}. "
-            "on_mismatch='new' writes a new one beside them, Dataset.load reads the newest as it is"
+            f"{node.path}: there are only snapshots of other pipelines here; what changed: {told}. "
+            "on_mismatch='new' writes a new one beside them, Dataset.load reads the newest"
         )
     log.warning(
         "snapshot %s: the pipeline is not the one that was kept; a new one is written. What changed: %s",
@@ -40,7 +40,7 @@ def check_mismatch(catalog: Catalog, node: Snapshot, key: str, pipeline: Any) ->
     )
     if len(keys) >= _MANY_KEYS:
         log.warning(
-            "snapshot %s: %d pipelines have been kept here; `tundish snapshot gc %s` removes old ones",
+            "snapshot %s: %d pipelines are stored here; `tundish snapshot gc %s` removes old ones",
             node.path,
             len(keys),
             node.path,
@@ -64,21 +64,25 @@ def say_touched(node: Snapshot, key: str, pipeline: Any) -> None:
     if manifest is None or manifest.generation:
         return  # it was made anew, and the description is that of the first one
     for line in touched(catalog.pipeline(key) or [], pipeline):
-        log.warning("snapshot %s: %s; what was kept is read", node.path, line)
+        log.warning("snapshot %s: %s; the stored elements are read", node.path, line)
 
 
 def say_who_writes(node: Snapshot, key: str, refused: OSError | None) -> None:
     """Warn that nothing is written, and say who is writing."""
     if refused is not None:
         log.warning(
-            "snapshot %s: nothing can be written there (%s): what is there is read, the rest is "
-            "computed in each epoch",
+            "snapshot %s: nothing can be written there (%s): stored elements are read, the others are computed "
+            "in each epoch",
             node.path,
             refused,
         )
         return
     holder = holder_of(open_store(node.path), lease_name(key, node.keeping.part))
-    log.info("snapshot %s: %s writes it; it is passed through here", node.path, holder)
+    log.info(
+        "snapshot %s: %s is writing it; this process only passes elements through",
+        node.path,
+        holder,
+    )
 
 
 def incomplete(path: str, key: str, pipeline: Any) -> str:

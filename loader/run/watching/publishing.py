@@ -217,4 +217,6 @@ class Reporter:
                 self._aggregators = tuple(a for a in self._aggregators if a is not aggregator)
                 said = f"{type(error).__name__}: {error}"
                 what = f"a {type(aggregator).__name__}"
-                notice(f"{what} is told no more of the iterator {self._name}: it raised {said}")
+                notice(
+                    f"{what} gets no more reports of the iterator {self._name}: it raised {said}"
+                )

@@ -122,7 +122,8 @@ class Seats(Role):
             )
         if len(self.taken) >= self._most_workers:
             raise ValueError(
-                f"{self.name} runs {len(self.taken)} worker processes, and no more at once: start more agents, or this one "
+                f"{self.name} runs {len(self.taken)} worker processes, and cannot run more: start more agents, "
+                "or this one "
                 "with more cores"
             )
         missing = [path for path in _listed(ask, "paths") if not os.path.exists(path)]  # noqa: PTH110

@@ -201,7 +201,8 @@ def _check_private(path: Path, status: os.stat_result) -> None:
     if mode & 0o777 & ~allowed:
         raise PermissionError(
             f"{path}, the file of the service's token, has mode {mode:04o}, so others can "
-            f"{'change' if mode & 0o022 else 'read'} it: chmod 600 {path}, and make a new token if others were there"
+            f"{'change' if mode & 0o022 else 'read'} it: chmod 600 {path}, and make a new token if anyone else "
+            "had access"
         )
 
 

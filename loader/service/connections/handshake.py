@@ -173,7 +173,7 @@ def finish(steps: Steps[Any], stream: Any, timeout_s: float) -> Any:
         write = next(steps)
         while True:
             if not wait_ready(stream, write=write, seconds=timeout_s):
-                raise TimeoutError("the other end does not go on")
+                raise TimeoutError("the other end does not continue")
             write = steps.send(None)
     except StopIteration as end:
         return end.value
@@ -232,10 +232,7 @@ def _stranger(greeting: bytes) -> str:
 
 
 def _wrong_token(who: str) -> str:
-    return (
-        f"{who} does not know the token. Both ends need the same one: give them one file by "
-        "TUNDISH_SERVICE_TOKEN_FILE, or run them as one user of one machine"
-    )
+    return f"{who} does not know the token. Both ends need the same one: give them one file with TUNDISH_SERVICE_TOKEN_FILE, or run them as one user of one machine"
 
 
 # ------------------------------------------------------------------------------------- versions
@@ -325,5 +322,5 @@ def named_error(error: OSError, where: Address, doing: str, hint: str = "") -> O
     number = error.errno or errno.ECONNRESET
     text = error.strerror or str(error)
     if number == errno.ECONNREFUSED:
-        hint = "nothing listens there (an agent listens on loopback unless it is told otherwise)"
+        hint = "nothing listens there (an agent listens on loopback unless it has another address)"
     return OSError(number, f"{text}, while {doing} {show_address(where)}{'; ' * bool(hint)}{hint}")

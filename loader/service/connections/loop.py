@@ -136,7 +136,7 @@ class Loop:
         try:
             call(*arguments)
         except Exception:  # noqa: BLE001 - one that fails does not end the others
-            _log.exception("an error in the loop of the service, which goes on")
+            _log.exception("an error in the loop of the service, which continues")
 
     def _heard(self, _: int) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -301,7 +301,7 @@ def create(state: DispatcherState, asked: JobCreated, now: float) -> list[Entry]
     if asked.dataset not in state.datasets:
         raise FileNotFoundError(
             f"no dataset {asked.dataset} is registered here: call register_dataset with this "
-            "dispatcher first (it was begun anew, perhaps, without its work_dir)"
+            "dispatcher first (it may have been restarted without its work_dir)"
         )
     record = state.jobs.get(asked.name)
     if record is None:

@@ -37,10 +37,8 @@ NAME = "journal"
 
 _HEAD = re.compile(rb"([0-9a-f]{8}) (0|[1-9][0-9]{0,9}) ")
 _BEGUN = re.compile(rb"[0-9a-f]{0,8}|[0-9a-f]{8} [0-9]{0,10}")
-_REMEDY = (
-    "the lines before it are whole: restore the file from a copy, or begin in another work_dir"
-)
-_SUPERSEDED = "another dispatcher has written to it since this one began: this one must stop"
+_REMEDY = "the lines before it are intact: restore the file from a copy, or use another work_dir"
+_SUPERSEDED = "another dispatcher has written to it since this one started: this one must stop"
 
 
 class Disk:

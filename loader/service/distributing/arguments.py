@@ -193,8 +193,8 @@ def check_endless(root: Operator, dealing: Dealing) -> None:
     what = {"rounds": "num_consumers", "window": "cross_trainer_cache"}.get(dealing.kind)
     if what is not None and root.cardinality != INFINITE_CARDINALITY:
         raise ValueError(
-            f"{what} needs a dataset without an end, so that no consumer comes to it before another; this "
-            f"one has cardinality {root.cardinality}: call repeat() last"
+            f"{what} needs an infinite dataset, so that no consumer ends before another; this one has "
+            f"cardinality {root.cardinality}: call repeat() last"
         )
 
 

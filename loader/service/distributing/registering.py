@@ -89,7 +89,7 @@ def shares_of(terms: Terms, policy: ShardingPolicy) -> int:
         count = len(client.status()["members"])
     if not count:
         raise ValueError(
-            f"ShardingPolicy.{policy.name} divides the dataset once for all, and the dispatcher at {terms.target} does not "
-            "know for how many workers: begin it with DispatcherConfig(worker_addresses=[...]), or use DYNAMIC"
+            f"ShardingPolicy.{policy.name} divides the dataset in advance, but the dispatcher at "
+            f"{terms.target} does not know for how many workers: start it with DispatcherConfig(worker_addresses=[...]), or use DYNAMIC"
         )
     return count

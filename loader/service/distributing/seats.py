@@ -344,7 +344,7 @@ class SeatRecruiting:
             raise error
         if not self._warned:
             self._warned = True
-            text = f"no agent gives this iterator a seat, so its workers are this machine's alone: {error}"
+            text = f"no agent gives this iterator a worker, so it uses only this machine: {error}"
             warnings.warn(text, stacklevel=callers_level())
 
     def _hang_up(self, seeking: Seeking) -> None:

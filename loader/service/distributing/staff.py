@@ -84,8 +84,8 @@ class ServiceStaff:
         elif now - self._nobody_since > NOBODY_S:
             self._nobody_since = math.inf
             warnings.warn(
-                f"all workers of the service have been gone for {NOBODY_S:g} s, and this iterator waits for one to join; "
-                "its state is what it was, and another iterator may go on from it without the service",
+                f"all workers of the service have been gone for {NOBODY_S:g} s, and this iterator waits for "
+                "one to join; its state is unchanged, and another iterator can continue from it without the service",
                 stacklevel=callers_level(),
             )
 
@@ -153,9 +153,8 @@ def nobody(terms: Terms, others: Sequence[Mapping[str, Any]]) -> TimeoutError:
             f"{NOBODY_S:g} s. Those that have joined: {'; '.join(reasons[:_SHOWN])}{more}"
         )
     return TimeoutError(
-        f"no worker{near} has joined the dispatcher at {terms.target} within {NOBODY_S:g} s, so nobody computes this "
-        "pipeline: start some (tundish service worker --dispatcher HOST:PORT, or td.service.WorkerServer), and look with "
-        "tundish service status; workers must have this version of Python and of tundish"
+        f"no worker{near} has joined the dispatcher at {terms.target} within {NOBODY_S:g} s, so nothing "
+        "computes this pipeline: start some (tundish service worker --dispatcher HOST:PORT, or td.service.WorkerServer), and check with tundish service status; workers must have this version of Python and of tundish"
     )
 
 

@@ -97,8 +97,8 @@ class HostFolder:
                 raise PermissionError(
                     errno.EPERM,
                     f"the folder for sockets of host processes must be yours alone (user {os.geteuid()}, mode 700), and "
-                    f"is of user {found.st_uid} with mode {stat.S_IMODE(found.st_mode):o}: mend it, or name another by "
-                    "TUNDISH_RUNTIME_DIR",
+                    f"is of user {found.st_uid} with mode {stat.S_IMODE(found.st_mode):o}: fix it, or set "
+                    "TUNDISH_RUNTIME_DIR to another",
                     str(path),
                 )
             yield cls(path, fd)

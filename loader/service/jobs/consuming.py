@@ -103,8 +103,8 @@ class Consume(SourceNode):
     def evaluator(self, maker: Maker) -> Value:
         def value(item: Any, _: int) -> Any:
             raise CheckpointError(
-                f"element {item} of job {self.job_name!r} was had and is not dealt again: operators that hold elements "
-                "(shuffle, a window, sort_within) go before distribute(), not after it, where states are restored"
+                f"element {item} of job {self.job_name!r} was delivered and cannot be requested again: "
+                "operators that hold elements (shuffle, window, sort_within) must be before distribute(), not after it, if states are restored"
             )
 
         return maker.at_hand(value)
@@ -255,7 +255,8 @@ class Consumed:
             if "skipped" in fields:
                 warnings.warn(
                     f"trainer {holding.consumer!r} was too slow for {fields['skipped']} elements of job "
-                    f"{self._node.job_name!r}, which the others have had; CrossTrainerCache(lag='wait') has them wait",
+                    f"{self._node.job_name!r}, which the others have received; with "
+                    "CrossTrainerCache(lag='wait') the others wait",
                     stacklevel=callers_level(),
                 )
 

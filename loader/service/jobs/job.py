@@ -113,7 +113,7 @@ class SharedJob:
             connected = any(member.until is None for member in self.members.values())
             if self._ended and not connected:
                 return Declined(
-                    "this job has come to its end: if a training goes back to an earlier step, give it another job name"
+                    "this job has ended: if a training goes back to an earlier step, use another job name"
                 )
             self._doubt(now, reset=not connected)
         self._give_back(claim.consumer)
@@ -174,15 +174,12 @@ class SharedJob:
         if its > mine:
             return None
         if its != mine and (its[0] or claim.base.run is not None):
-            return (
-                "the job has gone on from a merged state that is not this consumer's: begin with that state, "
-                "or under another job name"
-            )
+            return "the job continues from a merged state that this consumer did not load: start from that state, or use another job name"
         run = self._made.run
         if None not in {run, claim.base.run} and claim.base.run != run:
             return (
                 f"the state is of another run: [fingerprint, iteration, seed, graph_seed] are {claim.base.run} in the "
-                f"state, {run} in the job that runs; begin without it, or under another job name"
+                f"state, {run} in the running job; start without it, or use another job name"
             )
         return None
 
@@ -215,15 +212,12 @@ class SharedJob:
         have = owners.count(name, first)
         mine = base.counts.get(name, 0) + size(within(claim.had, base.low, floor))
         mine += sum(base.low <= number < floor for _, number in claim.hand)
-        again = (
-            f"some elements that consumer {name!r} has had were given to others while it was away: let all consumers go "
-            "back to states of one step, or merge those (td.service.merge_states)"
-        )
+        again = f"some elements that consumer {name!r} has had were given to others while it was away: restore all consumers to states of one step, or merge those (td.service.merge_states)"
         if mine < have:
             return (
                 f"consumer {name!r} comes with a state in which it has had {mine} of the first {first} elements, and in "
-                f"the states of others it has had {have}: let all consumers go back to states of one step, or merge "
-                "those (td.service.merge_states)"
+                f"the states of others it has had {have}: restore all consumers to states of one step, or "
+                "merge those (td.service.merge_states)"
             )
         # Below its low a claim has no numbers. The consumer gave up the free ones there when it joined without its state.
         given_up = owners.free_below(first)

@@ -145,9 +145,7 @@ class JobServer:
             claim = Claim.from_json(fields["claim"])
         except InvalidStateField as unfit:
             where = "".join(f"[{key!r}]" for key in unfit.where)
-            raise CheckpointError(
-                f"this state is not as it was written: {where} {unfit.problem}"
-            ) from None
+            raise CheckpointError(f"this state is malformed: {where} {unfit.problem}") from None
         served = self._iterations.get(iteration)
         if served is None or served.ended:
             for each in self._iterations.values():

@@ -76,7 +76,9 @@ def alone(state: dict[str, Any]) -> dict[str, Any]:
     """
     base = merge_claims([claim_of(state)])
     if base.state is None:
-        raise CheckpointError("nothing has come of this job yet: begin an iterator without a state")
+        raise CheckpointError(
+            "this job has delivered nothing yet: start an iterator without a state"
+        )
     position = base.state["position"]
     out = union([(base.at, base.low), *within(base.ahead, base.low)])
     if out:
@@ -97,9 +99,7 @@ def claim_of(state: Any) -> Claim:
         return Claim.from_json(state["position"])
     except InvalidStateField as unfit:
         where = "".join(f"[{key!r}]" for key in ("position", *unfit.where))
-        raise CheckpointError(
-            f"this state is not as it was written: {where} {unfit.problem}"
-        ) from None
+        raise CheckpointError(f"this state is malformed: {where} {unfit.problem}") from None
 
 
 def merge_claims(claims: Sequence[Claim]) -> Common:
@@ -121,7 +121,7 @@ def merge_claims(claims: Sequence[Claim]) -> Common:
     ahead = within(had, low)
     if best.state is None and (low or ahead):
         raise CheckpointError(
-            "elements have come, and no consumer knows yet where the job's iterator was: take the states an element later"
+            "no consumer knows the position of the job's iterator yet: take the states one element later"
         )
     if len(claims) == 1 and not claims[0].consumer:
         return replace(newest, low=low, ahead=ahead, origin=low)  # merged before
@@ -152,7 +152,8 @@ def _check_whole(claims: Sequence[Claim]) -> None:
     missing = sorted(set(newest.members) - set(names))
     if missing:
         raise CheckpointError(
-            f"the states of consumers {', '.join(map(repr, missing))} are missing: the job was dealt to them, too"
+            f"the states of consumers {', '.join(map(repr, missing))} are missing: they received elements of "
+            "the job, too"
         )
     for claim in claims:
         base = claim.base
@@ -165,4 +166,4 @@ def _check_whole(claims: Sequence[Claim]) -> None:
             )
     together: list[Ranges] = [within(claim.had, newest.low) for claim in claims]
     if sum(map(size, together)) != size(union(pair for had in together for pair in had)):
-        raise CheckpointError(f"two consumers have had the same element{_STEP}")
+        raise CheckpointError(f"two consumers have received the same element{_STEP}")

@@ -75,7 +75,7 @@ class SharedWindow:
         if None not in {made.run, run} and run != made.run:
             return Declined(
                 f"the state is of another run: [fingerprint, iteration, seed, graph_seed] are {run} in the state, "
-                f"{made.run} in the job that runs; begin without it, or under another job name"
+                f"{made.run} in the running job; start without it, or use another job name"
             )
         if run is None:
             cursor = self._first

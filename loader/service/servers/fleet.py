@@ -67,7 +67,7 @@ class Keeper:
             try:
                 self._look()
             except Exception:  # noqa: BLE001 - agents are kept, whatever an engine's machines do
-                _log.exception("the keeper of agents goes on")
+                _log.exception("the keeper of agents continues")
                 time.sleep(_LOOK_S)
 
     def _look(self) -> None:

@@ -154,7 +154,7 @@ class Joining:
         raise TimeoutError(
             errno.ETIMEDOUT,
             f"the dispatcher at {show_addresses(self._dispatchers)} did not answer within "
-            f"{self._patience_s:g} s{reason}; it is looked for as long as dispatcher_timeout_ms says",
+            f"{self._patience_s:g} s{reason}; this is tried again until dispatcher_timeout_ms has passed",
         )
 
     def _answer(

@@ -151,7 +151,9 @@ def show_processes(*, as_json: bool) -> int:
         say(json.dumps([{"pid": pid, "argv": list(each.argv)} for pid, each in found]))
         return 0
     if not found:
-        say("no process of yours has a tundish pipeline that was iterated for half a second yet")
+        say(
+            "none of your processes has a tundish pipeline that has been iterated for half a second"
+        )
         return 0
     rows = [["pid", "iterators", "since start", "command"]]
     for pid, each in found:

@@ -145,7 +145,7 @@ def read(path: Path) -> list[Event]:
             if number == len(lines):
                 break
             raise ValueError(
-                f"line {number} is no message of a trace: name a file that TUNDISH_TRACE has named"
+                f"line {number} is not a message of a trace: give a file that TUNDISH_TRACE wrote"
             ) from error
         events.append(event)
     return events

@@ -274,7 +274,7 @@ def distribute_datasets_from_function(
     if chosen in ("drop", "pad", "error") and count > 1 and all_min is None and not endless:
         raise ValueError(
             f"uneven={chosen!r} needs the number of steps of all processes, and a function's dataset does "
-            "not tell that of the others. Give all_min=, a function that makes the least of one int of each "
+            "not tell that of the others. Pass all_min=, a function that returns the minimum of one int per "
             "process (an all-reduce); or repeat() the dataset and count steps"
         )
     full = batches_below(made[0]._node).batch_size  # noqa: SLF001 - ours; rows of an element that is whole

@@ -128,8 +128,8 @@ def _nobody_knows(uneven: Uneven | None, why: str) -> str:
     what = "to end together" if uneven is None else f"uneven={uneven!r}"
     return (
         f"{what} needs the number of steps of all processes, and {why} one process does not know that of "
-        "the others. Give all_min=, a function that makes the least of one int of each process (an "
-        "all-reduce); or shard by DATA; or repeat() the dataset and count steps; or say uneven='ignore'"
+        "the others. Pass all_min=, a function that returns the minimum of one int per process (an "
+        "all-reduce); or shard by DATA; or repeat() the dataset and count steps; or set uneven='ignore'"
     )
 
 
@@ -209,8 +209,8 @@ def _by_rows(root: Operator, context: InputContext, uneven: Uneven | None) -> Di
     _check_rows(root)
     if uneven == "drop" and size is None:
         raise ValueError(
-            "uneven='drop' leaves out a batch that is not whole, and the plan does not say how many "
-            "rows a batch has: call batch last, with a fixed size; or uneven='pad'"
+            "uneven='drop' drops an incomplete batch, but the plan does not say how many rows a batch has: "
+            "call batch last, with a fixed size; or uneven='pad'"
         )
     return Division("whole", root, root, context, size)
 
@@ -229,8 +229,8 @@ def _check_rows(root: Operator) -> None:
     for leaf in flatten(told)[0]:
         if not isinstance(leaf, ArraySpec) or leaf.shape == ():
             raise ValueError(
-                "a distributed dataset gives batches, whose rows are divided over replicas, and "
-                f"elements here are {told}: call batch(global_batch_size) last"
+                "a distributed dataset needs batches, whose rows are divided over replicas, but elements here "
+                "are {told}: call batch(global_batch_size) last"
             )
 
 
@@ -359,8 +359,8 @@ def hinted(root: Operator, count: int, index: int) -> Operator:
     made = rebuilt(root)
     if made is root:
         raise ValueError(
-            "the policy HINT divides where the plan says shard(SHARD_HINT, SHARD_HINT), and it says so "
-            "nowhere: say it where elements are to be divided (td.experimental.SHARD_HINT), or use another policy"
+            "the policy HINT divides at shard(SHARD_HINT, SHARD_HINT), but the plan has none: add it where "
+            "elements are to be divided (td.experimental.SHARD_HINT), or use another policy"
         )
     return made
 

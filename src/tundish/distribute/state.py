@@ -79,16 +79,14 @@ def from_state(kind: StateKind, state: Any) -> tuple[list[dict[str, Any]], Distr
         It is of another dataset, divided in another way, or of another process.
     """
     if not isinstance(state, dict) or "tundish" not in state:
-        raise CheckpointError("this is no iterator state of tundish")
+        raise CheckpointError("this is not an iterator state of tundish")
     said = state.get("distributed")
     if said is None:
         raise CheckpointError(
             "this is the state of a Dataset's iterator; a distributed one has states of its own"
         )
     if not isinstance(said, dict) or not {"form", "steps", "ended"} <= said.keys():
-        raise CheckpointError(
-            f"this state is not as it was written: its 'distributed' is {said!r:.200}"
-        )
+        raise CheckpointError(f"this state is malformed: its 'distributed' is {said!r:.200}")
     if said["form"] != kind.form:
         there = _FORMS.get(str(said["form"]), said["form"])
         raise IncompatibleCheckpointError((f"here {_FORMS[kind.form]}; in the state {there}",))

@@ -111,14 +111,14 @@ def test_where_nothing_is(file: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_shards_that_do_not_belong_together(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With version= the user vouches for the functions; what cannot stand in one snapshot shows."""
+    """With version= the user vouches for the functions; what cannot be in one snapshot shows."""
     assert write(file, "data", "--version", "1", "--shard", "0/2") == DONE
     file.write_text(file.read_text().replace('"x": rng', '"other": rng'))
     assert write(file, "data", "--version", "1", "--shard", "1/2") == DONE
 
     assert finalize(2) == FAILED
     told = capsys.readouterr().err
-    assert "shards 0 and 1 of 2 cannot stand in one snapshot" in told
+    assert "shards 0 and 1 of 2 cannot be in one snapshot" in told
     assert "Traceback" not in told
     assert not list(file.parent.glob("kept/*/manifest.json"))
 

@@ -281,7 +281,7 @@ def test_results_are_the_callers_own() -> None:
         ({"x": 0.5}, INT, "example 3: feature 'x' is of float32, not of int64"),
         ({"x": "a"}, io.VarLenFeature(float), "example 0: feature 'x' is of int64, not of float32"),
         ({"x": [1, 2, 3]}, io.FixedLenSequenceFeature([2], int, True), "which rows of shape"),
-        ({}, INT, r"example 3: feature 'x' \(int64\) is required and not there; give it a default"),
+        ({}, INT, r"example 3: feature 'x' \(int64\) is required, but missing; give it a default"),
     ],
 )
 @pytest.mark.parametrize("count", [5, MANY])

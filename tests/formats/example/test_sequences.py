@@ -86,7 +86,7 @@ def test_rows_within_steps() -> None:
         ({"id": 1.5}, {}, "feature 'id' is of float32, not of int64"),
         ({"id": 1, "tags": 1}, {}, "feature 'tags' is of int64, not of bytes"),
         ({"id": []}, {}, "feature 'id' has 0 values"),
-        ({"id": 1}, {"words": []}, "feature 'x' is required and not there; allow_missing=True"),
+        ({"id": 1}, {"words": []}, "feature 'x' is required, but missing; with allow_missing=True"),
         (
             {"id": 1},
             {"x": [[1.0, 2.0], [1.0]]},

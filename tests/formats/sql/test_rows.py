@@ -114,7 +114,7 @@ def test_as_many_types_as_columns(base: Path, types: Any) -> None:
 
 @pytest.mark.parametrize("query", ["", "-- nothing", "pragma foreign_keys = on"])
 def test_a_query_without_rows(base: Path, query: str) -> None:
-    with pytest.raises(ValueError, match="the query gives no rows"):
+    with pytest.raises(ValueError, match="the query does not return rows"):
         of(base, query).open("x")
 
 
@@ -331,7 +331,7 @@ def test_batches_of_arrow_in_the_dtypes_that_were_asked_for() -> None:
     assert found[2] == (
         "shown",
         2,
-        "column 2 (s) is NULL, which bytes has not: write coalesce(..., 0) or such in the query",
+        "column 2 (s) is NULL, which bytes cannot hold: use coalesce(..., 0) or similar in the query",
     )
     assert len(found) == 6
 

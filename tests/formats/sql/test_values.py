@@ -96,10 +96,18 @@ def test_arrays_of_a_database_are_arrays() -> None:
         (
             None,
             "int64",
-            "is NULL, which int64 has not: write coalesce(..., 0) or such in the query",
+            "is NULL, which int64 cannot hold: use coalesce(..., 0) or similar in the query",
         ),
-        (None, "str", "is NULL, which str has not: write coalesce(..., 0) or such in the query"),
-        (None, "bool", "is NULL, which bool has not: write coalesce(..., 0) or such in the query"),
+        (
+            None,
+            "str",
+            "is NULL, which str cannot hold: use coalesce(..., 0) or similar in the query",
+        ),
+        (
+            None,
+            "bool",
+            "is NULL, which bool cannot hold: use coalesce(..., 0) or similar in the query",
+        ),
         ("noon", "datetime64[s]", "is 'noon' (str), which is no datetime64[s]"),
     ],
 )

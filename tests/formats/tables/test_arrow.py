@@ -42,7 +42,7 @@ def test_feather(tmp_path: Path, compression: str) -> None:
 def test_featherss_first_version_is_told(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"FEA1" + bytes(100) + b"FEA1")
 
-    with pytest.raises(RecordCorruptError, match="Feather's first version"):
+    with pytest.raises(RecordCorruptError, match="Feather file of version 1"):
         ArrowFormat().open(str(tmp_path / "a"))
 
 

@@ -28,19 +28,19 @@ def test_a_place_is_the_offset_of_a_line(tmp_path: Path) -> None:
 
 
 LINES: list[tuple[bytes, str]] = [
-    (b"[1]", "no object: it begins with"),
-    (b"1", "no object"),
-    (b"null", "no object"),  # of which pyarrow makes a null, or ends the process
-    (b" null", "no object"),
+    (b"[1]", "not an object: it begins with"),
+    (b"1", "not an object"),
+    (b"null", "not an object"),  # of which pyarrow makes a null, or ends the process
+    (b" null", "not an object"),
     (b'{"a": 1', "."),
     (b'{"a": 1}}', "."),
-    (b'{"a": 1} {"a": 2}', "2 objects stand in one line"),
+    (b'{"a": 1} {"a": 2}', "2 objects are on one line"),
     (b'{"a": "x"}', "number to string"),
     (b'{"a": 1.5}', "."),
     (b'{"a": 1, "a": 2}', "twice"),
     (b'{"a": 1, "b": "\xff"}', "UTF"),
     (b'{"a": 1, "b": "x\ny"}', "."),
-    (b'{"a": 1, "c": 2}', "a key that the file's first lines do not have"),
+    (b'{"a": 1, "c": 2}', "a key that the file's first lines lack"),
     (b'{"b": "x"}', "column 'a' .int64. is null"),
     (b'{"a": 1, "b": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "more than 100"),
 ]

@@ -119,7 +119,7 @@ def test_a_damaged_row_group_is_an_error_of_each_of_its_rows(tmp_path: Path, ahe
 def test_what_is_no_parquet_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "p").write_bytes(content)
 
-    with pytest.raises(RecordCorruptError, match="is no Parquet file, or its footer is damaged"):
+    with pytest.raises(RecordCorruptError, match="is not a Parquet file, or its footer is damaged"):
         ParquetFormat().open(str(tmp_path / "p"))
 
 

@@ -203,15 +203,24 @@ def test_a_block_of_zeros_in_the_middle(tmp_path: Path) -> None:
 
     assert problems(tmp_path, first + second) == [
         A,
-        (1024, "the archive ends here, and goes on at 2,048: are these several in one file?"),
+        (
+            1024,
+            "the archive ends here, but data follow at 2,048: are there several archives in one file?",
+        ),
         {"__key__": "b", "x": b"2"},
     ]
     assert problems(tmp_path, GOOD + lone + second)[1:] == [
-        (1024, "the archive ends here, and goes on at 1,536: are these several in one file?"),
+        (
+            1024,
+            "the archive ends here, but data follow at 1,536: are there several archives in one file?",
+        ),
         {"__key__": "b", "x": b"2"},
     ]
     assert problems(tmp_path, first + b"junk")[1:] == [
-        (1024, "the archive ends here, and goes on at 2,048: are these several in one file?"),
+        (
+            1024,
+            "the archive ends here, but data follow at 2,048: are there several archives in one file?",
+        ),
         (2048, "the archive ends 4 bytes into a header: it was cut off"),
     ]
     assert problems(tmp_path, first + bytes(1 << 20)) == [A]

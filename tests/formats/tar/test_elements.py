@@ -232,9 +232,9 @@ def test_a_name_that_comes_twice_is_an_error(tmp_path: Path) -> None:
     path = written(tmp_path, archive(*(member(name, b"1") for name in names)))
 
     assert read(TarFormat(), path) == [
-        (1024, "'a.X' is there twice: extensions count in lower case"),
+        (1024, "'a.X' occurs twice: extensions are compared in lower case"),
         {"__key__": "b", "x": b"1"},
-        (3072, "'c.__key__' is there twice: extensions count in lower case"),
+        (3072, "'c.__key__' occurs twice: extensions are compared in lower case"),
         {"__key__": "d", "x": b"1"},
     ]
 

@@ -351,7 +351,7 @@ def test_rank_and_world_of_the_environment(unlaunched: pytest.MonkeyPatch) -> No
         DistributedSampler(range(9), 3)
     unlaunched.setenv("WORLD_SIZE", "3")
     unlaunched.setenv("RANK", "two")
-    with pytest.raises(ValueError, match="RANK in the environment is no integer: 'two'"):
+    with pytest.raises(ValueError, match="RANK in the environment is not an integer: 'two'"):
         DistributedSampler(range(9))
     unlaunched.setenv("RANK", "2")
     found = DistributedSampler(range(9))

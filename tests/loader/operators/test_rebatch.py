@@ -238,7 +238,7 @@ def test_map_batches_refuses() -> None:
         ({"open_rows": 3}, ValueError, "open_rows is of method='first_fit', not of 'concat': 3"),
         ({"method": "first_fit", "open_rows": 0}, ValueError, "open_rows must be at least 1"),
         ({"method": "first_fit", "too_long": "cut"}, ValueError, "too_long must be one of split"),
-        ({"method": "first_fit", "drop_remainder": True}, ValueError, "is of method='concat'"),
+        ({"method": "first_fit", "drop_remainder": True}, ValueError, "needs method='concat'"),
         ({"separator": "</s>"}, TypeError, "separator must be a number, not str"),
         ({"separator": 1j}, TypeError, "separator must be a number, not complex"),
         ({"pad_value": {"labels": None}}, TypeError, r"pad_value\['labels'\] must be a number"),

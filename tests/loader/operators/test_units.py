@@ -324,7 +324,7 @@ ARRAYS: dict[str, Callable[[], td.Dataset]] = {
 
 @pytest.mark.parametrize("what", ARRAYS)
 def test_what_is_stored_in_no_units(what: str) -> None:
-    with pytest.raises(SpecError, match=r"units=2\) moves the units .* has none: leave out"):
+    with pytest.raises(SpecError, match=r"units=2\) permutes the units .* has none: leave out"):
         ARRAYS[what]().shuffle(None, units=2)
 
 
@@ -340,7 +340,7 @@ BETWEEN: dict[str, Callable[[td.Dataset], td.Dataset]] = {
 def test_what_moves_records_out_of_their_units(tmp_path: Path, what: str) -> None:
     ds = BETWEEN[what](parquet(tmp_path / "a")).shuffle(None, seed=1, units=2)
 
-    with pytest.raises(SpecError, match="right after what reads the files"):
+    with pytest.raises(SpecError, match="directly after the reader"):
         ds.iterator()
 
 

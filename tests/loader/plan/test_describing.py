@@ -288,7 +288,7 @@ def test_who_reads_a_snapshot_is_warned_of_it(
     os.utime(tmp_path / "in" / "b.jpg", ns=(1, 1))
 
     assert [line.partition(": ")[2] for line in read()] == [
-        "file b.jpg: written since, with the same size; what was kept is read"
+        "file b.jpg: written since, with the same size; the stored elements are read"
     ]
 
 

@@ -566,7 +566,7 @@ def test_every_operator_is_looked_into() -> None:
         ExternalState(
             "from_generator#0",
             "yields calls `random.random`",
-            "its state is this process's, and each worker has one of its own",
+            "its state belongs to this process, and each worker has its own",
             "make a generator with a seed inside it: np.random.default_rng(1)",
         ),
     )
@@ -581,8 +581,8 @@ def test_every_operator_is_looked_into() -> None:
     (mapped,) = external_state(RANGE.map(draws_from_python)._node)
     assert mapped.instead == "take rng= and give map(..., seed=)"
     assert str(mapped) == (
-        "map#1: draws_from_python calls `random.randint`: its state is this process's, and each "
-        "worker has one of its own. Instead: take rng= and give map(..., seed=)"
+        "map#1: draws_from_python calls `random.randint`: its state belongs to this process, and each worker "
+        "has its own. Instead: take rng= and give map(..., seed=)"
     )
     for dataset in (
         RANGE.flat_map(lambda x: Dataset.range(dice(1, 3))),
@@ -662,7 +662,7 @@ def test_it_fails(tmp_path: Path) -> None:
     assert isinstance(caught.value, errors.ExternalStateError)
     assert [line.partition(":")[0] for line in caught.value.states] == ["map#1"] + ["filter#2"] * 2
     assert "take rng= and give map(..., seed=)" in str(caught.value)
-    assert "'warn' or 'ignore' save all the same" in str(caught.value)
+    assert "'warn' and 'ignore' save it nevertheless" in str(caught.value)
     with pytest.raises(errors.ExternalStateError):
         it.save(tmp_path / "state.json")
     assert not (tmp_path / "state.json").exists()

@@ -132,7 +132,7 @@ def test_those_of_a_dataset_are_its_own() -> None:
     options.deterministic = True
 
     assert ds.options().deterministic is False
-    with pytest.raises(ValueError, match=r"give them to Dataset\.with_options"):
+    with pytest.raises(ValueError, match=r"pass them to Dataset\.with_options"):
         ds.options().deterministic = True
     with pytest.raises(ValueError, match=r"ThreadingOptions\.private_threadpool_size belongs"):
         ds.options().threading.private_threadpool_size = 1

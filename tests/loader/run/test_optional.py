@@ -22,7 +22,7 @@ def test_the_next_element_or_none() -> None:
     assert [each.has_value() for each in got] == [True, True, False, False]
     assert [each.get_value() for each in got[:2]] == [0, 1]
     assert [each.element_spec for each in got] == [INT] * 4
-    with pytest.raises(ValueError, match="no value: ask has_value first"):
+    with pytest.raises(ValueError, match="no value: check has_value first"):
         got[2].get_value()
     assert td.experimental.get_next_as_optional(iter(Dataset.range(1))).get_value() == 0
     assert td.experimental.Optional is Optional

@@ -532,7 +532,7 @@ def test_a_full_disk_is_named_and_what_was_committed_stays(tmp_path: Path, room:
     assert caught.value.errno == errno.ENOSPC
     assert isinstance(caught.value.__cause__, OSError)
     assert str(tmp_path) in str(caught.value)
-    assert f"{durable} element(s) are on disk" in str(caught.value)
+    assert f"{durable} element(s) are durable" in str(caught.value)
     assert_elements(tmp_path, range(durable))
     assert_nothing_left(tmp_path)
     with pytest.raises(SnapshotWriteError):

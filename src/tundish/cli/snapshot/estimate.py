@@ -118,7 +118,7 @@ class Estimate:
         failed = f", {sample.errors:,} failed" if sample.errors else ""
         about = "" if self.exact else "about "
         if self.elements is None:
-            count = size = files = hours = "unknown: how many elements there are, nobody knows"
+            count = size = files = hours = "unknown, because the number of elements is unknown"
         else:
             assert self.bytes is not None
             assert self.files is not None

@@ -240,7 +240,7 @@ class HumanLog(Log):
         self._say(f"element {record['index']} failed: {record['error']}")
         self._say(f"  run it again: {record['reproduce']}")
         if self._bad == _MOST_BAD:
-            self._say("more that fail are counted, and told with --bad-records FILE")
+            self._say("further failures are only counted; --bad-records FILE lists all")
 
     def finished(self, status: int, text: str, **fields: Any) -> None:
         self._clear()

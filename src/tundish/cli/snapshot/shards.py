@@ -203,7 +203,7 @@ def _key(catalog: Catalog, of: int, key: str | None) -> str:
     others = sorted({count for numbers in divided.values() for count in numbers})
     if others:
         shown = " or ".join(map(str, others))
-        raise Refusal(USAGE, f"what stands here was divided into {shown} shards, not {of}")
+        raise Refusal(USAGE, f"the pipeline here was divided into {shown} shards, not {of}")
     complete = catalog.newest()
     if complete is not None:
         return complete

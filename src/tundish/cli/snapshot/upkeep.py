@@ -121,7 +121,7 @@ def _told(run: RunInfo, told: str) -> str:
     files = f"{run.shards:,} file{'s' * (run.shards != 1)}"
     what = "complete" if run.complete and not run.problem else run.outcome.value
     if run.beaten:
-        what = "of no more use: another run is the snapshot"
+        what = "no longer needed: another run is the snapshot"
     elif run.part is not None and run.outcome is RunOutcome.FINISHED and what != "complete":
         what = "complete; `finalize` makes one snapshot of all shards"
     text = f"run {run.run[:8]}  {part}{run.rows:,} elements, {amount(run.bytes)} in {files}; {what}"
@@ -138,7 +138,7 @@ def _show_details(key: KeyInfo, *, alone: bool) -> None:
         lines.append(f"marks: {', '.join(marks)}")
     if not key.newest and key.differences:
         lines += [
-            "what its pipeline has otherwise than the newest:",
+            "how its pipeline differs from the newest:",
             *(f"  {d}" for d in key.differences),
         ]
     if key.problem or lines:
@@ -192,7 +192,7 @@ def gc(
     what = "would be removed" if dry_run else "removed"
     say(f"{path}: {amount(found.bytes)} in {len(found.removed)} folder(s) {what}")
     if older_than and not found.removed:
-        say(dim("what changed lately is left alone: --older-than says how lately"))
+        say(dim("recent changes are kept: see --older-than"))
     return DONE
 
 
@@ -208,7 +208,7 @@ def compact(path: str, *, shard_bytes: int, key: str | None = None, as_json: boo
         say(
             f"the old files stay until `tundish snapshot gc {path}`"
             if written
-            else f"{path}: nothing has more files than it needs"
+            else f"{path}: already compact"
         )
     return DONE
 

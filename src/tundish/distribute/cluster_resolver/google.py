@@ -52,7 +52,7 @@ def metadata(path: str) -> str:
     host = os.environ.get("GCE_METADATA_HOST") or os.environ.get("GCE_METADATA_IP") or _METADATA
     url = f"http://{host}/computeMetadata/v1/{path}"
     advice = (
-        "this is no machine of Google Cloud, or its metadata server is blocked. Give what it would say as "
+        "this is not a machine of Google Cloud, or its metadata server is blocked. Give what it would say as "
         "arguments, or its address in GCE_METADATA_HOST"
     )
     try:

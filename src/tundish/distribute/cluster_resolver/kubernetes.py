@@ -123,7 +123,7 @@ def _pod() -> InputContext:
     said = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     if "JOB_COMPLETION_INDEX" not in said:
         raise RuntimeError(
-            "JOB_COMPLETION_INDEX is not set: this is no pod of an indexed job (completionMode: Indexed). "
+            "JOB_COMPLETION_INDEX is not set: this is not a pod of an indexed job (completionMode: Indexed). "
             "Give override_client= to look for pods by their labels"
         )
     if (

@@ -249,7 +249,9 @@ def _tasks(given: int | Mapping[str, int] | None) -> dict[str, int]:
 
 def _said(name: str) -> str:
     if name not in os.environ:
-        raise RuntimeError(f"{name} is not set: this is no task of a job step; start it with srun")
+        raise RuntimeError(
+            f"{name} is not set: this is not a task of a job step; start it with srun"
+        )
     return os.environ[name]
 
 

@@ -205,7 +205,9 @@ def _hosts_of_this() -> list[str]:
         try:
             text = metadata(_METADATA_HOSTS)
         except MissingMetadataError as error:
-            raise RuntimeError(f"{error}: this is no host of a TPU. Give tpu=, its name") from None
+            raise RuntimeError(
+                f"{error}: this is not a host of a TPU. Give tpu=, its name"
+            ) from None
         # Once it was name:id:address of each host, now it is the address.
         return [_with_port(each.strip().rpartition(":")[2]) for each in text.split(",")]
     return [_with_port(each.strip()) for each in text.split(",")]

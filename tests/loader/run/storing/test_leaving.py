@@ -137,7 +137,7 @@ print(seen == list(range(300)), len(told), told)
         command, capture_output=True, text=True, timeout=60, check=False, env=environ
     )
     assert done.stdout.startswith("True 1 "), done.stdout + done.stderr
-    assert "element(s) are on disk to stay" in done.stdout
+    assert "element(s) are durable" in done.stdout
     with pipeline(tmp_path / "s").iterator(workers=0) as it:
         assert [int(x[0]) for x in it] == list(range(300))
 
