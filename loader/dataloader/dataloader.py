@@ -111,8 +111,8 @@ class Loading:
         Returns
         -------
         dict
-            JSON, unless a sampler or an iterable dataset has a state that is not. It names no worker and
-            no rank; only of an iterable dataset it has one state for each worker's replica.
+            JSON, unless the state of a sampler or an iterable dataset is not. It does not depend on workers or
+            ranks, except that it has one state per worker's replica of an iterable dataset.
         """
         return self._state()
 
@@ -146,19 +146,19 @@ class Loading:
         return foreseen(self._order, this.generator, this.flavour.generator(), seed)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Let the next iteration go on from a state.
+        """Continue from a state with the next iteration.
 
         Parameters
         ----------
         state : dict
-            What `state_dict` gave; an empty one changes nothing. One that was taken behind the last
-            batch begins the next epoch.
+            The result of `state_dict`; an empty one changes nothing. A state taken after the last batch starts
+            the next epoch.
 
         Raises
         ------
         CheckpointError
-            It is none of ours. One that does not fit the sampler or the dataset is refused when
-            iteration begins.
+            It is not a state of a `DataLoader`. A state that does not fit the sampler or the dataset is refused
+            when iteration starts.
         """
         if state:
             self._resume = Progress.from_state(state)
@@ -168,58 +168,58 @@ class Loading:
 class DataLoader(Loading):
     """torch's ``DataLoader`` without torch: samples in, batches of numpy arrays out.
 
-    Worker processes make whole batches; each sample is written into its row of shared memory as
-    soon as it is made, and what is delivered are views of it. The same samples, order, batches
-    and random numbers come out with any number of workers, and after a restart.
+    Worker processes make whole batches. Each sample is written into its row of shared memory as
+    soon as it is made, and batches are views of that memory. Samples, order, batches
+    and random numbers are the same with any number of workers, and after a restart.
 
     Parameters
     ----------
     dataset : object
-        Map-style: ``dataset[key]``, and ``len(dataset)`` where a sampler needs it;
-        ``__getitems__(keys)`` is preferred. Or iterable. Or a `Dataset`, whose elements are
-        batched; its own workers make them, anew in each epoch, and `persistent_workers` has no effect.
+        Map-style, iterable, or a `Dataset`. A map-style one has ``dataset[key]``, and ``len(dataset)`` if a
+        sampler needs it; ``__getitems__(keys)`` is preferred. The elements of a `Dataset` are batched; it starts
+        its own workers in each epoch, and `persistent_workers` has no effect.
     batch_size : int or None, default 1
-        Samples a batch; None delivers them one by one.
+        The number of samples per batch; None delivers single samples.
     shuffle : bool, optional
-        Whether to draw a new order every epoch.
+        True to draw a new order in every epoch.
     sampler : iterable, optional
-        Of keys.
+        Keys of samples, in order.
     batch_sampler : iterable, optional
-        Of lists of keys.
+        Lists of keys, one per batch.
     num_workers : int, default 0
-        Processes; 0 makes batches in the caller's.
+        The number of worker processes; 0 makes batches in this process.
     collate_fn : callable, optional
-        Makes a batch of a list of samples, in the worker; by default torch's rules.
+        A function that makes a batch from a list of samples, called in the worker. Default: torch's rules.
     pin_memory : bool, default False
-        For torch's signature: numpy arrays are not pinned.
+        Has no effect: numpy arrays are not pinned.
     drop_last : bool, default False
-        Whether a last batch that is short is left out; of an iterable dataset, each worker's.
+        True to drop a short last batch; of an iterable dataset, that of each worker.
     timeout : float, default 0
-        Seconds to wait for a batch, then a ``RuntimeError``; 0 waits for ever.
+        Seconds to wait for a batch before a ``RuntimeError``; 0 waits without limit.
     worker_init_fn : callable, optional
         Called in each worker with its id.
     multiprocessing_context : str or multiprocessing.context.BaseContext, optional
-        With ``fork`` workers are forked from a copy of this process as it is at ``iter()``: they have all of it,
-        and nothing is pickled. Refused where an accelerator is in use. With others, and without, they
-        begin in our usual way, and are sent what they need.
+        With ``fork``, workers are forked from this process as it is at ``iter()``: they have everything in it, and
+        nothing is pickled. This is refused if an accelerator is in use. With any other value workers start in our
+        usual way, and are sent what they need.
     generator : TorchGenerator or torch.Generator, optional
-        What orders and the base seed are drawn from.
+        The generator that orders and the base seed are drawn from.
     prefetch_factor : int, optional
-        Batches a worker that are asked for ahead; 2 by default.
+        The number of batches per worker that are requested ahead; 2 by default.
     persistent_workers : bool, default False
-        Whether workers, and their copies of the dataset, outlive an epoch.
+        True if workers, and their copies of the dataset, outlive an epoch.
     pin_memory_device : str
-        For torch's signature.
+        Has no effect.
     in_order : bool, default True
-        False delivers batches as they come.
+        False to deliver batches in the order in which they are ready.
     rng_compat : {"batch", "torch"}
-        How Python's, numpy's and torch's global generators are seeded: anew for each batch, from
-        the base seed, the epoch and the place of its first sample, so that a run depends on no
-        worker; or once a worker, with batches dealt to workers in turn, as torch does it.
+        The way in which the global generators of Python, numpy and torch are seeded. "batch": for each batch, from
+        the base seed, the epoch and the place of the batch's first sample, so the numbers do not depend on
+        workers. "torch": once per worker, with batches assigned to workers in turn, as torch does.
     globals : {"ship", "error", "ignore"}
-        What is done where a plain global of your modules, which the dataset or a function reads, was
-        changed at run time: workers are given its value, with a warning that names it, or that is a
-        `ChangedGlobalsError`, or workers keep the value that they import.
+        The reaction if a plain global of your modules, which the dataset or a function reads, was
+        changed at run time. "ship": workers get its value, with a warning that names it. "error": a
+        `ChangedGlobalsError`. "ignore": workers keep the value that they import.
 
     Raises
     ------
@@ -228,13 +228,16 @@ class DataLoader(Loading):
 
     Notes
     -----
-    torch's rules throughout; what is ours: a dataset whose ``__getitem__`` takes ``rng`` gets a
-    generator keyed by the sample's place in the epoch; workers that die are replaced and their
-    batches made again; errors keep their type and tell sample and worker; a `StopIteration` out of
-    user code is a ``RuntimeError``; an iterable is asked for ``iter()`` once a pass and for ``next()``
-    until it ends, and for nothing else; several threads may pull one iterator, and each batch goes to
-    one of them; states go over to other numbers of workers and ranks. A batch you keep is yours and
-    never written to.
+    All rules are torch's, with these differences:
+
+    - If ``__getitem__`` takes ``rng``, it gets a generator keyed by the sample's place in the epoch.
+    - Workers that die are replaced, and their batches are made again.
+    - Errors keep their type, and name the sample and the worker. A `StopIteration` from user code is a
+      ``RuntimeError``.
+    - An iterable gets one ``iter()`` per pass and then only ``next()`` until it ends.
+    - Several threads may use one iterator; each batch goes to one of them.
+    - States can be loaded with other numbers of workers and ranks.
+    - A batch that you keep is yours and is never overwritten.
 
     Examples
     --------
@@ -243,7 +246,7 @@ class DataLoader(Loading):
     >>> [batch.tolist() for batch in loader]
     [[1.0, 2.0], [3.0]]
 
-    A state goes on behind the last batch, anywhere:
+    A state continues after the last batch, in any process:
 
     >>> it = iter(loader)
     >>> _ = next(it)

@@ -17,26 +17,26 @@ Uneven = Literal["pad", "drop", "mask", "error"]
 
 
 class DistributedSampler(Sampler[int]):
-    """One process's share of an order that all processes know: every R-th index, from its own on.
+    """One process's share of an order of samples: every R-th index, starting at the process's rank.
 
     Parameters
     ----------
     dataset : Sized
         Only its length is used.
     num_replicas, rank : int, optional
-        How many processes, and which is this one. By default those of ``torch.distributed`` where
+        The number of processes R, and the rank of this one. Default: those of ``torch.distributed`` if
         this process has initialised it, else ``WORLD_SIZE`` and ``RANK`` of the environment, which
         ``torchrun`` sets.
     shuffle : bool
-        Whether an epoch's order is the permutation of seed + epoch, or the dataset's own.
+        True for the permutation of seed + epoch, False for the dataset's own order.
     seed : int
-        The same in all processes.
+        The seed, the same in all processes.
     drop_last : bool
-        Torch's rule for counts that R does not divide: leave out the end of the order, or (False)
-        fill up with its beginning.
+        Torch's rule for counts that R does not divide: drop the end of the order (True), or
+        fill up with its beginning (False).
     uneven : {"pad", "drop", "mask", "error"}, optional
-        Ours: what is done about such counts. "pad" and "drop" are torch's two rules, and None lets
-        `drop_last` choose. "mask" fills up too and says by `valid` which places are real, so that
+        The rule for such counts; not in torch. "pad" and "drop" are torch's two rules, and None lets
+        `drop_last` choose. "mask" fills up too, and marks the real samples in `valid`, so that
         an evaluation counts every sample once. "error" refuses.
 
     Attributes
@@ -44,7 +44,7 @@ class DistributedSampler(Sampler[int]):
     epoch : int
         Set by `set_epoch`. Without it every epoch has the same order.
     num_samples : int
-        How many this process has an epoch: as many as each other.
+        The number of samples of this process per epoch, which is the same in all processes.
     total_size : int
         The number of samples of all processes together.
 

@@ -24,36 +24,36 @@ class CsvDataset(FileDataset):
     filenames : path, list of paths, or Dataset of paths
         Read one after another, in this order. A path may be a URL that fsspec knows.
     record_defaults : list
-        One for each column that is read: a dtype, where a field must not be empty; or a value, which stands for
-        an empty field and says the dtype. An array without items is its dtype.
+        One item for each column that is read. A dtype: the field must not be empty. A value: it replaces
+        an empty field and sets the dtype. An empty array acts as its dtype.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        Of all files; it is not guessed from their names.
+        The compression of all files; it is not inferred from their names.
     buffer_size : int, optional
-        How many bytes to parse at once. None: as many as is good.
+        The number of bytes to parse at once. None: chosen automatically.
     header : bool
-        Whether the first line is left out.
+        True to skip the first line of each file.
     field_delim : str
         The character between fields.
     use_quote_delim : bool
-        Whether double quotes may stand around a field that holds a delimiter, or a newline.
+        True if fields may be in double quotes, and then contain delimiters and newlines.
     na_value : str
         Another text that means an empty field.
     select_cols : list of int, optional
-        The numbers of the columns to read, rising. None: all.
+        The numbers of the columns to read, ascending. None: all.
     exclude_cols : list of int, optional
-        The numbers of those to leave out, rising, in place of `select_cols`.
+        The numbers of the columns to exclude, ascending, instead of `select_cols`.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these, or their lengths do not fit.
+        An argument is invalid, or their lengths do not match.
 
     Notes
     -----
-    As in tf.data, text is bytes. A Python int in `record_defaults` is int64 and a float float64, as everywhere
-    here; tf.data makes int32 and float32 of them. A row that is wrong is an error in its place, and reading
-    goes on behind it; tf.data stays there. Blank lines are no rows; in tf.data one is a row of one empty field. A
-    quote within a field that does not begin with one makes its line an error, and those up to the next quote.
+    As in tf.data, text is bytes. A Python int in `record_defaults` is int64 and a float float64, as elsewhere
+    in this library (tf.data: int32 and float32). An invalid row is an error in its place, and reading
+    continues after it; tf.data does not continue. Blank lines are skipped; in tf.data one is a row of one empty field.
+    A quote inside a field that does not begin with a quote makes all lines up to the next quote errors.
 
     The class that names columns, and learns their dtypes, is `tundish.CsvDataset`.
 

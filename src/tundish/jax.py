@@ -29,28 +29,26 @@ def to_device(it: Iterable[Any], sharding: Any = None, depth: int = 2) -> JaxIte
     ----------
     it : iterator or iterable
         An iterator of a `Dataset`, a `tundish.DataLoader`, or anything that yields nests of arrays.
-        Of an iterable one iterator is made, for one pass.
+        An iterable is iterated over once.
     sharding : jax.Device, jax.sharding.Sharding, or a nest of these, optional
-        Where to. With a sharding an array is *this process's part* of the global one that is made
-        of it; in a single process that is the whole. A nest has the structure of a batch. Default:
-        JAX's default device.
+        The destination. With a sharding, an array is *this process's part* of the global array; with a single
+        process it is the whole. A nest has the structure of a batch. Default: JAX's default device.
     depth : int
-        How many batches are taken, and their transfers begun, beyond the one that the loop has.
+        The number of batches that are transferred ahead of the loop.
 
     Returns
     -------
     JaxIterator
-        Yields the batches as ``jax.Array``, in the same nests; what is no array of numbers (``str``,
-        objects, times) stays as it is. It has the state of the source *behind the batch that the
-        loop was given* (if the source has a state), ``close`` and ``with``.
+        Yields the batches as ``jax.Array``, in the same nests; anything but arrays of numbers (``str``,
+        objects, times) stays unchanged. If the source has a state, so has this, *after the last batch that
+        the loop was given*. It also has ``close`` and ``with``.
 
     Notes
     -----
-    On the CPU a ``jax.Array`` may lie in the memory of the numpy array. It keeps that in use: a
-    slot stays leased as long as the array lives. An iterator that writes into arrays it has given
-    must not be put in here.
+    On the CPU a ``jax.Array`` may share the memory of the numpy array, which then stays in use as long as the
+    ``jax.Array`` lives. So do not pass an iterator that overwrites arrays that it has delivered.
 
-    JAX's rules for dtypes hold: without ``jax_enable_x64`` an int64 is an int32.
+    JAX's rules for dtypes apply: without ``jax_enable_x64`` an int64 becomes an int32.
 
     Examples
     --------

@@ -24,27 +24,26 @@ def save_on_signal(
     save: Callable[[dict[str, Any]], object] | None = None,
     agree: Callable[[bool], bool] | None = None,
 ) -> SavedOnSignal:
-    """Iterate; on a signal save the state between two steps, and let the signal take effect.
+    """Iterate; on a signal save the state between two steps, then let the signal take effect.
 
-    Slurm and Kubernetes tell a job to end with SIGTERM, and kill it when the grace period is over.
+    Slurm and Kubernetes send SIGTERM to a job that must end, and kill it after a grace period.
 
     Parameters
     ----------
     it : iterator, or an iterable with a state
-        An iterator of a `Dataset`, one of `to_device`, a DataLoader (iterate over what is returned
-        once an epoch).
+        An iterator of a `Dataset`, one of `to_device`, or a DataLoader (then iterate over the result once
+        per epoch).
     path : path
-        Where the state is written, whole or not at all; ``it.restore(path, missing_ok=True)`` reads
-        it.
+        The file for the state, which is written completely or not at all. ``it.restore(path, missing_ok=True)``
+        reads it.
     signals : iterable of signal.Signals
-        Which signals. With Slurm's ``--signal=USR1@120`` also ``signal.SIGUSR1``.
+        The signals. With Slurm's ``--signal=USR1@120`` add ``signal.SIGUSR1``.
     save : callable, optional
-        Called with the state before it is written: save the model here. What must be saved as one
-        (model and state in one checkpoint) is saved here.
+        A function that saves the model, called with the state before the state is written. It may also save both
+        in one checkpoint.
     agree : callable, optional
-        For training on several processes, which must save at the same step: called before every
-        step with whether this process has been signalled; what it returns decides. An all-reduce of
-        the maximum is meant.
+        For several processes, which must save at the same step. It is called before every step with True if this
+        process has got a signal, and returns True if all are to save: an all-reduce of the maximum.
 
     Returns
     -------
@@ -54,20 +53,19 @@ def save_on_signal(
     Raises
     ------
     RuntimeError
-        This is not the main thread: only that one may handle signals.
+        This is not the main thread, which alone may handle signals.
     TypeError
-        There is no state, or it is no JSON.
+        `it` has no state, or its state is not JSON.
 
     Notes
     -----
-    The state is that of the batches whose steps are done: a signal during a step is acted upon when
-    the loop asks for the next batch, one that comes while it waits for a batch at once (with
-    ``agree`` before the next step). Then the handler that was there before is called, or the
-    signal's default action taken: the process ends by that signal. If the handler returns, or the
-    signal was ignored, iteration goes on. Leaving the ``with`` block puts the handlers back.
+    The state covers the batches whose steps are done. A signal during a step takes effect when the loop asks for
+    the next batch. A signal while the loop waits for a batch takes effect at once (with ``agree``, before the next
+    step). Then the previous handler is called, or the default action taken: the process ends by that signal. If the
+    handler returns, or the signal was ignored, iteration continues. Leaving the ``with`` block restores the
+    handlers.
 
-    A restored iterator takes its state into account from its first element on, so restore before
-    this is called. A state is taken at every step (`state_dict`).
+    Restore the iterator before this call. A state is taken at every step (`state_dict`).
 
     Examples
     --------

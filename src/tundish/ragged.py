@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 
 class Ragged(NamedTuple):
-    """Rows of different length in one array: what `Dataset.ragged_batch` makes of a leaf.
+    """Rows of different lengths in one array, as made by `Dataset.ragged_batch`.
 
-    A NamedTuple, so a nest of two arrays: it passes through `map` as one argument, and between
-    processes as its arrays do, without a copy.
+    It is a NamedTuple, and so a nest of two arrays: `map` passes it as one argument, and its arrays travel
+    between processes without a copy.
 
     Attributes
     ----------
     values : numpy.ndarray of shape (total, ...)
-        The rows, one behind the other.
+        The rows, one after the other.
     row_splits : numpy.ndarray of shape (rows + 1,)
         Row k is ``values[row_splits[k]:row_splits[k + 1]]``; the first is 0, the last `total`.
 
     Notes
     -----
-    The two arrays are those of a ``tf.RaggedTensor`` of ragged rank 1. ``len`` is that of the
-    pair, 2; `nrows` says how many rows there are.
+    The two arrays are those of a ``tf.RaggedTensor`` of ragged rank 1. ``len`` is 2, that of the
+    pair; `nrows` is the number of rows.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Ragged(NamedTuple):
         return np.diff(self.row_splits)
 
     def rows(self) -> list[np.ndarray]:
-        """Give the rows, as views of `values`.
+        """Return the rows, as views of `values`.
 
         Examples
         --------
@@ -67,7 +67,7 @@ class Ragged(NamedTuple):
         return np.split(self.values, self.row_splits[1:-1]) if self.nrows else []
 
     def to_list(self) -> list[Any]:
-        """Give the rows as lists; of rows of rows (`values` is a `Ragged` itself), lists of lists."""
+        """Return the rows as lists; if `values` is a `Ragged` itself, as lists of lists."""
         inner: Any = self.values
         if not isinstance(inner, Ragged):
             return [row.tolist() for row in self.rows()]
@@ -80,18 +80,18 @@ class Ragged(NamedTuple):
         name: str | None = None,
         shape: Sequence[int | None] | None = None,
     ) -> np.ndarray:
-        """Give the rows in one array, each filled up to the same length.
+        """Return the rows as one array, each padded to the same length.
 
         Parameters
         ----------
         default_value : scalar or array, optional
-            What stands where a row has no value; it must broadcast to one value. None: zeros, of text
-            the empty one (None among other objects).
+            The padding; it must broadcast to one value. None: zeros, empty text, or None among other
+            objects.
         name : str, optional
-            For tf's sake; ignored.
+            Ignored; tf's argument.
         shape : sequence of (int or None), optional
-            Of the result: what is beyond it is cut off. None, for the whole or a dimension: as large as
-            the longest row needs.
+            The shape of the result; values beyond it are cut off. None, for the whole or for a dimension: as
+            large as the longest row needs.
 
         Returns
         -------
@@ -103,7 +103,7 @@ class Ragged(NamedTuple):
             `shape` has another number of dimensions; or this is a batch of `Ragged`, whose `row_splits` have
             two dimensions.
         TypeError
-            `default_value` is of a dtype that the values' cannot hold.
+            `default_value` does not fit the dtype of the values.
 
         Notes
         -----
@@ -201,16 +201,16 @@ def ragged_apart(value: Any) -> Any:
 
 
 class Sparse(NamedTuple):
-    """Entries of an array and where they stand: what `Dataset.sparse_batch` makes.
+    """Entries of an array with their indices, as made by `Dataset.sparse_batch`.
 
     Attributes
     ----------
     indices : numpy.ndarray of shape (entries, rank), int64
-        Where each entry stands, in the order of rows and within a row in C order.
+        The index of each entry, in C order.
     values : numpy.ndarray of shape (entries,)
         The entries.
     dense_shape : numpy.ndarray of shape (rank,), int64
-        The shape of the array they stand in.
+        The shape of the whole array.
 
     Notes
     -----
@@ -230,7 +230,7 @@ class Sparse(NamedTuple):
     dense_shape: np.ndarray
 
     def to_dense(self) -> np.ndarray:
-        """Give the array, with zeros (None in an array of objects) where no entry stands."""
+        """Return the whole array, with zeros (None in an array of objects) where it has no entry."""
         shape, dtype = tuple(self.dense_shape.tolist()), self.values.dtype
         dense = np.full(shape, None) if dtype.hasobject else np.zeros(shape, dtype)
         dense[tuple(self.indices.T)] = self.values

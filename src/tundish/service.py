@@ -105,17 +105,17 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
         The largest number of blocks on their way at once; a block has several elements, or one batch. Their bytes are
         bounded by `Options.memory_budget` in any case.
     data_transfer_protocol : str, optional
-        For tf.data's sake; ignored.
+        Ignored; tf.data's argument.
     compression : {"AUTO"} or None
-        Both send rows as they lie in memory; a codec by name is refused. To send less, let the pipeline give uint8 and
+        Both send rows uncompressed; the name of a codec is refused. To send less, let the pipeline give uint8 and
         convert it on the accelerator.
     cross_trainer_cache : CrossTrainerCache, optional
         Each of several trainers that share the job gets all of its elements.
     target_workers : {"AUTO", "ANY", "LOCAL"}
-        "LOCAL": workers on this machine alone. "ANY": the service's workers alone. "AUTO": with
+        "LOCAL": only workers on this machine. "ANY": only the service's workers. "AUTO": with
         ``num_parallel_calls=AUTOTUNE`` the cores of this machine first, and then the service's; otherwise the same as "ANY".
     copies : int, optional
-        For OFF: the number of copies of the dataset. Default: one for each worker that has joined. Ours.
+        For OFF: the number of copies of the dataset. Default: one for each worker that has joined. Not in tf.data.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
     Raises
     ------
     TypeError, ValueError
-        An argument is not one of these, or two of them exclude each other; or, when the result is applied, the dataset cannot
+        An argument is invalid, or two of them contradict each other; or, when the result is applied, the dataset cannot
         be divided in this way.
 
     Notes
@@ -144,8 +144,8 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
     - HINT: as many shares, divided where the plan has ``shard(SHARD_HINT, SHARD_HINT)``, an element of each in turn.
 
     A job with a name runs beside one of the workers. Deliveries are recorded in its consumers' states, and nowhere else:
-    `merge_states` makes one state of them, from which any number of consumers go on. A job's name stands for one dataset; in
-    tf.data a second dataset under the name is silently empty.
+    `merge_states` makes one state of them, from which any number of consumers can continue. A job has one dataset; in
+    tf.data a second dataset under the same name is silently empty.
 
     Functions travel with the plan, as they do to local workers: any Python function works, but other machines need the same
     version of Python, the same packages, and the files at the same paths.
@@ -228,14 +228,14 @@ def register_dataset(
     Returns
     -------
     str
-        The id. Equal datasets have the same one, and are kept once.
+        The id. Equal datasets have the same id, and are stored once.
 
     Raises
     ------
     TypeError
         Something in the dataset cannot be pickled; the error names it.
     FingerprintError
-        There is no `dataset_id`, and a function holds something that has no fingerprint.
+        No `dataset_id` was given, and a function holds an object without a fingerprint.
     ValueError
         Another dataset has this id.
     ConnectionError
@@ -288,7 +288,7 @@ def from_dataset_id(  # noqa: PLR0917 - tf.data's signature
     dataset_id : str
         The id that `register_dataset` returned.
     element_spec : nest of ArraySpec, optional
-        For tf.data's sake: the dataset tells it.
+        Ignored; the registered dataset has it.
     job_name, consumer_index, num_consumers, max_outstanding_requests, data_transfer_protocol
         As for `distribute`.
     cross_trainer_cache, target_workers, copies
@@ -342,13 +342,13 @@ def start(
     workers : int, optional
         The number of workers. Default: as many as trainers need, and none while there is no trainer.
     cpus_per_worker : int
-        The CPUs of each, and the processes that it runs.
+        The number of CPUs of each worker, and of the processes that it runs.
     address : str, optional
-        The cluster: ``"auto"`` is that of ``RAY_ADDRESS``, or the one that this machine is a node of, or else one of this
-        machine alone. None: processes of this machine, without Ray.
+        The cluster: ``"auto"`` is that of ``RAY_ADDRESS``, or the one that this machine belongs to, or else a new one on
+        this machine. None: processes on this machine, without Ray.
     name, work_dir, options, dispatcher, token_file
-        Of Ray alone: the service's name in the cluster, the folder of its journal, Ray's options for workers and for the
-        dispatcher, and the file of the token that trainers prove.
+        For Ray only: the service's name in the cluster, the folder of its journal, Ray's options for workers and for the
+        dispatcher, and the token file.
 
     Returns
     -------
@@ -360,14 +360,14 @@ def start(
     ImportError
         Ray is not installed.
     RuntimeError
-        It did not start on Ray; the message has why.
+        It did not start on Ray; the message has the reason.
     ValueError
-        An argument that is of Ray alone was given without it.
+        An argument for Ray was given with ``address=None``.
 
     Notes
     -----
-    Ours; tf.data's servers are started one by one. Neither a trainer nor the caller of this function imports Ray: a
-    separate process joins the cluster. On a cluster that was there before, the service goes on when this process ends.
+    Not in tf.data, where servers are started one by one. Neither a trainer nor the caller of this function imports Ray: a
+    separate process joins the cluster. On an existing cluster, the service continues when this process ends.
 
     Examples
     --------

@@ -25,33 +25,32 @@ __all__ = ["from_tf_dataset", "to_tf_dataset"]
 
 
 def to_tf_dataset(ds: Dataset, output_signature: Any = None) -> Any:
-    """Make a ``tf.data.Dataset``, for Keras and for anything that takes one.
+    """Make a ``tf.data.Dataset``, for Keras and anything else that takes one.
 
     Parameters
     ----------
     ds : Dataset
-        Its workers run in this process's name, as with ``iter(ds)``; TensorFlow's threads take the
-        elements from them.
+        The dataset. Its workers start as with ``iter(ds)``; TensorFlow's threads iterate over it.
     output_signature : nest of tf.TensorSpec, optional
         Dtypes and shapes of an element. Default: the dataset's `element_spec`, which is that of its
-        first element; of arrays in a dataset with a ``batch`` that may end with a smaller one, the
-        first dimension is None. Give it where other dimensions differ between elements.
+        first element. If the last ``batch`` may be smaller, the first dimension of arrays is None. Pass it if
+        other dimensions differ between elements.
 
     Returns
     -------
     tf.data.Dataset
-        Of the same elements; its length is known where the dataset's is. ``str`` and ``bytes`` are
-        ``tf.string``. Every pass over it is the next iteration of `ds`, and ends its workers.
+        A dataset of the same elements; its length is known if that of `ds` is. ``str`` and ``bytes`` are
+        ``tf.string``. Every pass over it is the next iteration of `ds`, with its own workers.
 
     Raises
     ------
     SpecError
-        An element holds what TensorFlow has no dtype for.
+        TensorFlow has no dtype for a leaf of an element.
 
     Notes
     -----
-    TensorFlow copies each element once. Do the work in `ds` (in parallel, with a state), and only
-    ``prefetch`` behind it.
+    TensorFlow copies each element once. Do the work in `ds` (in parallel, with a state), and add only
+    ``prefetch`` after it.
 
     Examples
     --------
@@ -98,13 +97,13 @@ def _tensor_spec(spec: ArraySpec, name: str, uneven: bool) -> Any:
 
 
 def from_tf_dataset(dataset: Any) -> Dataset:
-    """Make a dataset of the elements of a ``tf.data`` pipeline, as numpy arrays.
+    """Make a dataset from a ``tf.data`` pipeline, with its elements as numpy arrays.
 
     Parameters
     ----------
     dataset : tf.data.Dataset
-        It runs in this process, on TensorFlow's threads, and anew for every pass. What is put
-        behind it (`map`, `batch`) runs in workers.
+        The pipeline. It runs in this process, on TensorFlow's threads, and starts again for every pass.
+        Operators after it (`map`, `batch`) run in workers.
 
     Returns
     -------
@@ -113,7 +112,7 @@ def from_tf_dataset(dataset: Any) -> Dataset:
 
     Notes
     -----
-    To resume, the pipeline is run again from its start to where it was: it must give the same
+    To resume, the pipeline runs again from its start up to its position, so it must give the same
     elements in the same order. Seed its shuffles, with ``reshuffle_each_iteration=False``.
 
     Examples

@@ -224,7 +224,7 @@ def test_slow_asks_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ("words", "told"),
     [
         (["none.json", "{}:data"], "there is no state none.json: name a file"),
-        (["job_to_debug.py", "{}:data"], "job_to_debug.py is no iterator state"),
+        (["job_to_debug.py", "{}:data"], "job_to_debug.py is not an iterator state"),
         (["fine.json", "{}:data"], "operators here: range -> map -> batch"),
         (["fine.json", "{}:nothing"], "no attribute 'nothing'"),
         (["fine.json", "{}:load"], "missing 2 required positional arguments"),

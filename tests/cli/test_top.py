@@ -309,7 +309,7 @@ def test_without_a_pid_those_that_tell_are_listed(
     [
         (4194305, "there is no process 4194305"),
         (os.getpid(), "shows no tundish pipeline"),
-        (0, "0 is no pid"),
+        (0, "0 is not a pid"),
     ],
     ids=["of nobody", "of one without a pipeline", "zero"],
 )

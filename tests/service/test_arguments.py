@@ -140,7 +140,7 @@ def test_rounds_need_a_dataset_without_an_end() -> None:
     check_endless(ends._node, Dealing())
     for dealing in (Dealing("rounds", 2), Dealing("window")):
         check_endless(endless._node, dealing)
-        with pytest.raises(ValueError, match=r"without an end.*call repeat\(\) last"):
+        with pytest.raises(ValueError, match=r"infinite dataset.*call repeat\(\) last"):
             check_endless(ends._node, dealing)
 
 

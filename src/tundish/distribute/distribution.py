@@ -50,25 +50,25 @@ def distribute_dataset(
     Parameters
     ----------
     dataset : Dataset
-        The same in every process; its last operator is a `batch`. ``options().distribute.auto_shard_policy``
-        says how it is divided: see Notes.
+        The dataset of global batches, the same in every process; its last operator is a `batch`.
+        ``options().distribute.auto_shard_policy`` says how it is divided: see Notes.
     options : InputOptions, optional
-        tf.distribute's.
+        Options of tf.distribute.
     context : InputContext, optional
-        Which process this is. Default: `InputContext.from_environment`.
+        The rank and the number of processes. Default: `InputContext.from_environment`.
     replicas : int, optional
-        How many replicas (accelerators) this process feeds, and each of the others. Default: as many as
-        `context` says, ``num_replicas_in_sync / num_input_pipelines``; one for a launcher's process.
+        The number of replicas (accelerators) that each process feeds. Default: that of `context`,
+        ``num_replicas_in_sync / num_input_pipelines``; one for a launcher's process.
     uneven : {"drop", "pad", "error", "ignore"}, optional
-        An end that does not divide. "drop" leaves out what not all replicas have; "pad" fills up with
-        zeros, and a bool row of `mask_key` in each element (a dict) says which rows are real; "error"
-        raises. "ignore": each process ends when it has no more, for evaluations that do not communicate.
+        The rule for a last batch that cannot be divided evenly. "drop" drops rows that not all replicas have. "pad"
+        fills up with zeros, and the bools of `mask_key` in each element (a dict) mark the real rows. "error"
+        raises. "ignore" ends each process by itself, for evaluations that do not communicate.
         Default: see Notes.
     all_min : callable, optional
-        ``all_min(n)`` gives the least of the ints that all processes call it with: an all-reduce. It is
-        called at every step, and makes the end agree where no plan tells it.
+        ``all_min(n)`` returns the minimum of the ints that all processes call it with: an all-reduce. It is
+        called at every step, so that all processes end together if the plan does not say where.
     mask_key : str
-        For "pad".
+        The key of the mask for "pad".
 
     Returns
     -------
@@ -79,38 +79,38 @@ def distribute_dataset(
     TypeError
         An argument is of another type.
     ValueError
-        The dataset cannot be divided so; the message says why, and what to do.
+        The dataset cannot be divided in this way; the message says why, and what to do.
 
     Notes
     -----
     The policies are tf.data's; `DATA` is the one with states for any number of processes.
 
     ======= ========================================================================================
-    DATA    The rows of each batch are divided; process i of n has the i-th n-th of it. Elements are
-            dealt before they are computed where `batch` is the last operator but for `prefetch`,
-            `repeat`, `take`, `skip`: a process computes its own rows only. Behind other operators (a
+    DATA    The rows of each batch are divided; process i of n gets part i of n. If `batch` is the last
+            operator, apart from `prefetch`, `repeat`, `take` and `skip`, rows are divided before they are
+            computed: a process computes only its own rows. After other operators (a
             `map` of batches, `padded_batch`) each process computes every batch and takes its rows.
             All processes have the same steps; without `uneven` the last batch is divided as it is.
-    FILE    Process i has every n-th file, from the i-th on, and makes batches of its share of the size.
-            What is in a batch, and how many steps there are, depends on the files: without `uneven`
-            other numbers of steps are an error, before anything is read. See `all_min`.
-    OFF     Each process reads all of the dataset, and makes batches of its share of the size: for a
-            dataset that is divided already. Each ends by itself.
-    HINT    As OFF, divided where the plan says ``shard(SHARD_HINT, SHARD_HINT)``.
-    AUTO    FILE where that spares reading (files that are not read by record number), is right, and has
-            an end that processes know (endless, or `all_min`); else DATA. The default.
+    FILE    Process i has every n-th file, starting at file i, and makes batches of its share of the size.
+            The contents of a batch and the number of steps depend on the files. Without `uneven`,
+            different numbers of steps are an error, before anything is read. See `all_min`.
+    OFF     Each process reads the whole dataset, and makes batches of its share of the size: for a
+            dataset that is already divided. Each process ends by itself.
+    HINT    As OFF, divided at ``shard(SHARD_HINT, SHARD_HINT)`` in the plan.
+    AUTO    FILE if that saves reading (files that are not read by record number), is correct, and has
+            an end that all processes know (an infinite dataset, or `all_min`); else DATA. The default.
     ======= ========================================================================================
 
-    Parts differ by at most one row, the first are larger: 5 rows over 4 replicas are 2, 1, 1, 1. tf's are
-    2, 2, 1, 0 for a last batch; and of DATA its worker i has parts i, i+n, ..., where here the parts of a
-    process are side by side, so that all processes' rows in order are the global batch.
+    Parts differ by at most one row; the first are larger: 5 rows over 4 replicas are 2, 1, 1, 1. In tf.distribute they
+    are 2, 2, 1, 0 for a last batch. With DATA, worker i of tf.distribute has parts i, i+n, ...; here the parts of a
+    process are adjacent, so the rows of all processes in order are the global batch.
 
-    Where rows are divided, all processes have to have one order. Operators without a seed (`shuffle`)
-    get the same one on each: 0, as torch's DistributedSampler does it, or one that processes agree on
-    by `all_min`, or that of ``set_seed``. tf.distribute shuffles each process in its own order, so that
-    some elements come twice and others not at all.
+    If rows are divided, all processes need the same order. Operators without a seed (`shuffle`)
+    get the same seed in each process: 0, as in torch's DistributedSampler, or one that processes agree on
+    with `all_min`, or that of ``set_seed``. In tf.distribute each process shuffles in its own order, so
+    some elements come twice and others never.
 
-    tf.distribute's ``strategy.experimental_distribute_dataset(dataset, options)``.
+    The counterpart in tf.distribute is ``strategy.experimental_distribute_dataset(dataset, options)``.
 
     Examples
     --------
@@ -205,24 +205,24 @@ def distribute_datasets_from_function(
     all_min: AllMin | None = None,
     mask_key: str = "valid",
 ) -> DistributedDataset:
-    """Make this process's dataset by a function, which divides and batches it itself.
+    """Make this process's dataset with a function that divides and batches it itself.
 
     Parameters
     ----------
     dataset_fn : callable
-        Called at once as ``dataset_fn(context)``; returns a `Dataset` whose elements are batches for one
-        replica: ``context.get_per_replica_batch_size(n)`` rows. With PER_REPLICA it is called for each
-        replica of this process, which is an input pipeline of its own.
+        A function that is called immediately as ``dataset_fn(context)``. It returns a `Dataset` of batches for one
+        replica, of ``context.get_per_replica_batch_size(n)`` rows. With PER_REPLICA it is called for each
+        replica of this process, which is then an input pipeline of its own.
     options : InputOptions, optional
-        tf.distribute's.
+        Options of tf.distribute.
     context : InputContext, optional
-        Which process this is. Default: `InputContext.from_environment`.
+        The rank and the number of processes. Default: `InputContext.from_environment`.
     replicas : int, optional
-        How many replicas this process feeds. Each step takes an element for each.
+        The number of replicas that this process feeds. Each step takes one element for each.
     uneven : {"drop", "pad", "error", "ignore"}, optional
-        As for `distribute_dataset`. Of several processes all but "ignore" need `all_min`, or datasets
-        without an end. Default: each process ends by itself, and in its last step replicas that have
-        nothing have no rows.
+        As for `distribute_dataset`. With several processes, all but "ignore" need `all_min`, or infinite
+        datasets. Default: each process ends by itself, and in its last step replicas without data
+        get no rows.
     all_min : callable, optional
         As for `distribute_dataset`.
     mask_key : str
@@ -237,12 +237,12 @@ def distribute_datasets_from_function(
     TypeError
         The function returned something else; an argument is of another type.
     ValueError
-        `uneven` needs what one process does not know.
+        `uneven` needs the number of steps of all processes.
 
     Notes
     -----
-    A state is this process's own, unless the dataset is divided by `shard_by_process` alone: then it is
-    good for any number of processes, as there.
+    A state belongs to this process, unless the dataset is divided by `shard_by_process` alone: then it
+    fits any number of processes.
 
     Examples
     --------

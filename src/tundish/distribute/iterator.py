@@ -58,18 +58,18 @@ class Ending:
 class DistributedIterator:
     """The elements of a distributed dataset for this process, step by step.
 
-    Made by ``iter(distributed_dataset)``. What it gives is one element if this process has one
-    replica; else a nest of `DistributedValues`, which `local_results` takes apart.
+    Made by ``iter(distributed_dataset)``. A step is one element if this process has one
+    replica; else a nest of `DistributedValues`, which `local_results` splits into elements.
 
     Notes
     -----
-    `state_dict` belongs to the last step that was delivered. Where rows are divided (DATA), it is
-    the same on every process and good for any number of them: all together go on with exactly the
-    rest. Where each process has its own files or its own pipeline, it is this process's, and refused
-    by any other and by another number of processes.
+    `state_dict` belongs to the last delivered step. If rows are divided (DATA), it is
+    the same in every process and fits any number of processes: together they continue with exactly the
+    remaining elements. If each process has its own files or pipeline, the state belongs to this process. It
+    is refused in another process, and with another number of processes.
 
-    An element that failed is raised at its step, in the process whose row it is; the other processes
-    have that step, and the next one is in step again.
+    The error of a failed element is raised at its step, in the process that has its row. The other processes
+    get that step, and all are in step again at the next one.
 
     Examples
     --------
@@ -131,7 +131,7 @@ class DistributedIterator:
         Raises
         ------
         OutOfRangeError
-            There is none.
+            There are no more elements.
         """
         try:
             return next(self)
@@ -139,7 +139,7 @@ class DistributedIterator:
             raise OutOfRangeError("the distributed dataset has no more elements") from None
 
     def get_next_as_optional(self) -> Optional:
-        """The next element as an `Optional`, which has no value where there is none."""
+        """Return the next element as an `Optional`, which has no value at the end."""
         try:
             value = next(self)
         except StopIteration:

@@ -41,13 +41,13 @@ class InputOptions:
     experimental_place_dataset_on_device : bool
         True is refused, as above.
     experimental_per_replica_buffer_size : int
-        Steps that workers are at least ahead, as `Dataset.prefetch` says it. They run ahead in any
-        case, so 0 and 1 change nothing; without workers nothing is ahead.
+        The minimum number of steps that workers run ahead, as for `Dataset.prefetch`. They always run ahead, so
+        0 and 1 change nothing; without workers nothing is computed ahead.
 
     Raises
     ------
     ValueError
-        Something is asked of a device, or PER_REPLICA of a dataset.
+        An option for devices is True, or PER_REPLICA is given for a dataset.
 
     Notes
     -----

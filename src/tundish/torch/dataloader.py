@@ -50,11 +50,11 @@ TORCH = Flavour(
 
 
 class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
-    """A subclass of torch's ``DataLoader`` whose batches are made by our workers.
+    """A subclass of torch's ``DataLoader`` that uses tundish's workers.
 
-    Change the import, nothing else. Batches are tensors that lie in shared memory, not copied by
-    the training process; samples are written into their rows there as soon as they are made.
-    Sampler order is torch's, seed for seed.
+    Only the import changes. Batches are tensors in shared memory, which the training process does not
+    copy. Samples are written into their rows as soon as they are made.
+    The order of samples is torch's for the same seed.
 
     Parameters
     ----------
@@ -65,25 +65,27 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
     persistent_workers, pin_memory_device, in_order
         Likewise.
     rng_compat : {"batch", "torch"}
-        How the global generators of Python, numpy and torch are seeded in workers: anew for each
-        batch, from (base seed, epoch, place of its first sample), so that a run depends on no worker;
-        or once a worker with batches dealt to workers in turn, as torch does it.
+        The way in which the global generators of Python, numpy and torch are seeded in workers. "batch": for each
+        batch, from the base seed, the epoch and the place of the batch's first sample, so the numbers do not depend
+        on workers. "torch": once per worker, with batches assigned to workers in turn, as torch does.
     globals : {"ship", "error", "ignore"}
-        What is done where a plain global of your modules, which the dataset or a function reads, was
-        changed at run time: workers are given its value, with a warning that names it, or that is a
-        `ChangedGlobalsError`, or workers keep the value that they import.
+        The reaction if a plain global of your modules, which the dataset or a function reads, was
+        changed at run time. "ship": workers get its value, with a warning that names it. "error": a
+        `ChangedGlobalsError`. "ignore": workers keep the value that they import.
 
     Notes
     -----
-    `state_dict` and `load_state_dict` are as torchdata's ``StatefulDataLoader`` has them, and a
-    state goes over to another number of workers, and with a ``DistributedSampler`` to another
+    `state_dict` and `load_state_dict` work as in torchdata's ``StatefulDataLoader``. A
+    state can also be loaded with another number of workers and, with a ``DistributedSampler``, another
     number of ranks.
 
-    What is ours: a dataset whose ``__getitem__`` takes ``rng`` gets a numpy generator keyed by the
-    sample's place in the epoch; a worker that dies is replaced and its batches are made again;
-    errors keep their type and name the sample; a `StopIteration` out of ``__getitem__`` is a
-    ``RuntimeError``; workers are never forked from this process, so a dataset has to be picklable
-    (cloudpickle: lambdas and classes of a notebook are), and changes to modules are not inherited.
+    These rules are not torch's:
+
+    - If ``__getitem__`` takes ``rng``, it gets a numpy generator keyed by the sample's place in the epoch.
+    - A worker that dies is replaced, and its batches are made again.
+    - Errors keep their type and name the sample. A `StopIteration` from ``__getitem__`` is a ``RuntimeError``.
+    - Workers are forked from this process only with ``multiprocessing_context="fork"``. Otherwise the dataset must be
+      picklable (with cloudpickle, so lambdas and classes of a notebook are), and changes to modules are not inherited.
 
     Torch is imported in workers only if the dataset needs it, once for all of them.
 

@@ -33,26 +33,25 @@ def to_device(
     Parameters
     ----------
     it : iterator or iterable
-        An iterator of a `Dataset`, a DataLoader, or anything that yields batches. Of an iterable
-        one iterator is made, for one pass.
+        An iterator of a `Dataset`, a DataLoader, or anything that yields batches. An iterable is iterated over
+        once.
     device : torch.device, str or int
         The device that batches are copied to.
     depth : int
-        How many batches are taken, and their copies begun, beyond the one that the loop has.
+        The number of batches that are copied ahead of the loop.
 
     Returns
     -------
     DeviceIterator
-        Yields the batches, their arrays and tensors on the device, in the same nests; a ``str``
-        stays as it is. It has the state of the source *behind the batch that the loop was given*
-        (if the source has a state), ``close`` and ``with``.
+        Yields the batches with their arrays and tensors on the device, in the same nests; a ``str``
+        stays unchanged. If the source has a state, so has this, *after the last batch that the loop was given*.
+        It also has ``close`` and ``with``.
 
     Notes
     -----
-    On a device with streams the copies run on a stream of their own, and the loop's current stream
-    waits for a batch's copy when it is handed out; the host never does. They overlap with the
-    loop's kernels where the host memory is pinned, as of ``DataLoader(pin_memory=True)``. A batch
-    in host memory is kept until its copy has ended.
+    On a device with streams, copies run on a separate stream. When a batch is delivered, the loop's current
+    stream waits for its copy; the host never waits. Copies overlap with the loop's kernels if the host memory
+    is pinned, as with ``DataLoader(pin_memory=True)``. A batch in host memory is kept until its copy has ended.
 
     Examples
     --------

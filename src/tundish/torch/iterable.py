@@ -73,30 +73,30 @@ def moves_itself(value: Any) -> bool:
 
 
 def as_iterable(ds: Dataset) -> TensorElements:
-    """Give a dataset to torch's own DataLoader, or to whatever takes an ``IterableDataset``.
+    """Wrap a dataset for torch's own DataLoader, or anything else that takes an ``IterableDataset``.
 
     Parameters
     ----------
     ds : Dataset
-        Elements come as `as_tensors` makes them: tensors over the delivered memory.
+        The dataset. `as_tensors` converts its elements to tensors over the delivered memory.
 
     Returns
     -------
     TensorElements
-        A ``torch.utils.data.IterableDataset``. It has a length where the dataset has one. Its
-        iterators have ``state_dict`` and ``load_state_dict``, by which torchdata's
-        ``StatefulDataLoader`` resumes them.
+        A ``torch.utils.data.IterableDataset``. It has a length if the dataset has one. Its
+        iterators have ``state_dict`` and ``load_state_dict``, so torchdata's
+        ``StatefulDataLoader`` can resume them.
 
     Notes
     -----
-    Use it with ``num_workers=0``: the dataset has its own workers. For a batched dataset that is
+    Use it with ``num_workers=0``: the dataset has its own workers. For a batched dataset write
     ``DataLoader(as_iterable(ds), batch_size=None)``.
 
     In a torch worker (``num_workers=n``) the dataset runs in that process, without workers of its
-    own, and gives every n-th element, so that nothing comes twice; the order is kept with
-    ``batch_size=None``. What lies below a ``batch`` or a ``filter`` is computed by each of the n.
+    own, and gives every n-th element, so that no element is repeated. The order is kept with
+    ``batch_size=None``. Each of the n workers computes everything before a ``batch`` or a ``filter``.
 
-    As with torch's ``DistributedSampler``, in torch workers every epoch has the same order unless
+    In torch workers, as with torch's ``DistributedSampler``, every epoch has the same order unless
     ``set_epoch`` is called before it. In this process each ``iter`` is the next iteration.
 
     Examples

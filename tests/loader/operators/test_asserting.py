@@ -137,7 +137,7 @@ def test_an_error_where_there_are_not_as_many(
     [
         (7, r"7 element\(s\) were expected; there are only 5"),
         (2, r"2 element\(s\) were expected; there are at least 3"),
-        (-1, "without end was expected; it ended after 5"),
+        (-1, "infinite dataset was expected; it ended after 5"),
     ],
 )
 def test_the_error_says_both_numbers(expected: int, told: str) -> None:

@@ -666,7 +666,7 @@ def test_it_fails(tmp_path: Path) -> None:
     with pytest.raises(errors.ExternalStateError):
         it.save(tmp_path / "state.json")
     assert not (tmp_path / "state.json").exists()
-    with pytest.raises(errors.ExternalStateError, match=r"to_bytes\(\) would not hold"):
+    with pytest.raises(errors.ExternalStateError, match=r"to_bytes\(\) would not include"):
         ds.to_bytes()
 
 

@@ -365,7 +365,7 @@ def test_one_that_raises_is_told_no_more(workers: int, monkeypatch: pytest.Monke
     monkeypatch.setattr(engine, "EVERY_S", 0.0)
     dataset = watched_by(Broken(), workers)
     with pytest.warns(
-        RuntimeWarning, match="a Broken is told no more .* ValueError: no such table"
+        RuntimeWarning, match="a Broken gets no more reports .* ValueError: no such table"
     ) as told:
         assert list(dataset) == list(range(60))
     assert len(told) == 1
@@ -382,7 +382,7 @@ def test_where_warnings_are_errors_nothing_is_lost(
 
         assert list(watched_by(Broken(), workers)) == list(range(60))
 
-    assert ["a Broken is told no more" in str(each.message) for each in told] == [True]
+    assert ["a Broken gets no more reports" in str(each.message) for each in told] == [True]
     before.assert_back()
 
 
