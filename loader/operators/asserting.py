@@ -323,7 +323,7 @@ def _filling(dataset: AssertingMethods, mask_key: str) -> dict[str, Any]:
             first = next(elements)
     except (StopIteration, Exception) as error:
         raise SpecError(
-            "pad_to_cardinality takes the structure of the first element, but there is none, or it failed: {error!r}"
+            f"pad_to_cardinality takes the structure of the first element, but there is none, or it failed: {error!r}"
         ) from error
     if type(first) is not dict:
         raise SpecError(f"pad_to_cardinality needs elements that are dicts, not {spec_of(first)}")
@@ -338,8 +338,8 @@ def _zero(leaf: Any) -> Any:
         return type(leaf)()
     if not isinstance(leaf, (np.ndarray, np.generic)):
         raise SpecError(
-            f"pad_to_cardinality fills with zeros, but there is no zero of a {type(leaf).__name__}: drop such "
-            "a leaf in a map"
+            f"pad_to_cardinality fills with zeros, but a leaf is of type {type(leaf).__name__}, which has none: "
+            "drop such a leaf in a map"
         )
     if leaf.dtype != object:
         return np.zeros(leaf.shape, leaf.dtype)[()]

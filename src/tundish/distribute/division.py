@@ -230,7 +230,7 @@ def _check_rows(root: Operator) -> None:
         if not isinstance(leaf, ArraySpec) or leaf.shape == ():
             raise ValueError(
                 "a distributed dataset needs batches, whose rows are divided over replicas, but elements here "
-                "are {told}: call batch(global_batch_size) last"
+                f"are {told}: call batch(global_batch_size) last"
             )
 
 

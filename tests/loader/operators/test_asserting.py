@@ -59,7 +59,7 @@ def test_random_access_stays_where_the_number_is_right() -> None:
         (
             lambda: ROWS.map(lambda _: {"o": object()}).pad_to_cardinality(3),
             SpecError,
-            "there is none of",
+            "which has none",
         ),
     ],
 )

@@ -143,14 +143,14 @@ _READERS = ("chief", "master", "worker")
 
 
 class ClusterResolver(ABC):
-    """Describes a cluster, and which task of it this process is.
+    """A description of a cluster, and of this process's task in it.
 
-    Subclasses give `cluster_spec`.
+    Subclasses define `cluster_spec`.
 
     Notes
     -----
-    tf.distribute's names. Nothing here connects to a task: `master` gives an address, and
-    `input_context`, which is ours, what `distribute_dataset` wants.
+    The names are tf.distribute's. Nothing here connects to a task: `master` returns an address, and
+    `input_context`, which tf.distribute lacks, returns the argument of `distribute_dataset`.
     """
 
     _task_type: str | None = None
@@ -174,14 +174,14 @@ class ClusterResolver(ABC):
         Parameters
         ----------
         task_type, task_id : optional
-            Which task; by default this one.
+            The task; by default that of this process.
         rpc_layer : str, optional
-            Put before it, as in ``grpc://``.
+            The protocol before the address, such as ``grpc``.
 
         Returns
         -------
         str
-            "" where nobody says which task this is.
+            The address; "" if the task is unknown.
         """
         return self._address(task_type, task_id, rpc_layer)
 
@@ -205,13 +205,13 @@ class ClusterResolver(ABC):
         Parameters
         ----------
         task_type, task_id, config_proto : optional
-            For tf.distribute's sake; ignored: all tasks have as many.
+            Ignored: all tasks have the same number.
         """
         return self._accelerators
 
     @property
     def environment(self) -> str:
-        """tf.distribute's word for where it runs: what the resolver was made with, else ""."""
+        """The environment that the resolver was made with, else ""; a name of tf.distribute."""
         return self._said("environment") if self._environment is None else self._environment
 
     @property
@@ -254,7 +254,7 @@ class ClusterResolver(ABC):
         Parameters
         ----------
         replicas : int, optional
-            How many replicas each process feeds. Default: its `num_accelerators`, else 1.
+            The number of replicas that each process feeds. Default: its `num_accelerators`, else 1.
 
         Raises
         ------

@@ -31,12 +31,12 @@ class GCEClusterResolver(ClusterResolver):
     task_id : int, optional
         The number of this machine. Default: the place of its own address in the group, see Notes.
     rpc_layer : str, optional
-        What stands before an address.
+        The protocol before an address, such as ``grpc``.
     credentials : object
         ``"default"``: the service account of this machine. An object of ``google.auth``, or an access token, is
         used instead.
     service : object, optional
-        ``googleapiclient.discovery.build("compute", "v1")``, if that is to ask; `credentials` is then ignored.
+        ``googleapiclient.discovery.build("compute", "v1")``, to use this client; `credentials` is then ignored.
 
     Raises
     ------
@@ -46,12 +46,12 @@ class GCEClusterResolver(ClusterResolver):
 
     Notes
     -----
-    tf.distribute asks through Google's client library, which must be installed. Here no library is needed: a token
-    of the metadata server and one request say who is in the group, on each call.
+    tf.distribute uses Google's client library, which must be installed. Here no library is needed: a token
+    from the metadata server and one request per call give the members of the group.
 
     Addresses are sorted as text, as in tf.distribute, so a `task_id` given by hand is the same there and here. There
     it is 0 unless it is given, on every machine; here each machine finds its own number by the address that the
-    metadata server says it has. A group that grows or shrinks numbers its machines anew.
+    metadata server reports. If a group grows or shrinks, its machines get other numbers.
 
     ``CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE`` and ``GCE_METADATA_HOST`` are read as Google's own tools read them.
 

@@ -27,34 +27,34 @@ class KubernetesClusterResolver(ClusterResolver):
     Parameters
     ----------
     job_to_label_mapping : mapping, optional
-        For a client: of each job the selectors of its pods' labels.
+        For a client: the label selectors of the pods of each job.
     tf_server_port : int
         The port of every address.
     rpc_layer : str, optional
-        What stands before an address.
+        The protocol before an address, such as ``grpc``.
     override_client : object, optional
         A client of the API, with ``list_pod_for_all_namespaces(label_selector=)``, such as
         ``kubernetes.client.CoreV1Api()``; its credentials are yours to load. None: the variables.
     executable_location : KubernetesExecutableLocation
         OFF_CLUSTER needs a client.
     subdomain : str
-        Ours: the name of the headless service through which pods find each other.
+        The name of the headless service through which pods find each other; not in tf.distribute.
 
     Raises
     ------
     RuntimeError
-        This is no pod of an indexed job, and there is no client.
+        This is not a pod of an indexed job, and there is no client.
     ValueError
-        A variable is no number, out of range, or missing.
+        A variable is not a number, out of range, or missing.
 
     Notes
     -----
-    Kubernetes tells each pod of an indexed job its number (``JOB_COMPLETION_INDEX``) and not how many there
+    Kubernetes tells each pod of an indexed job its number (``JOB_COMPLETION_INDEX``), but not how many pods there
     are: set ``JOB_COMPLETIONS`` in the pod's template to ``.spec.completions``. All are workers, and
     `task_id` is the number. An address is ``<job>-<number>.<subdomain>:<port>``, as Kubernetes names such pods.
 
-    With a client it is as in tf.distribute, where there is always one: pods sorted by name, the address of
-    their host, and neither `task_type` nor `task_id`, which you set.
+    With a client, as always in tf.distribute: pods are sorted by name, addresses are those of
+    their hosts, and you set `task_type` and `task_id`.
 
     Examples
     --------

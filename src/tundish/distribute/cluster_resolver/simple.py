@@ -21,20 +21,20 @@ class SimpleClusterResolver(ClusterResolver):
     cluster_spec : ClusterSpec
         The tasks of the cluster, with their addresses.
     master : str
-        What `master` says of no task.
+        The result of `master` without a task.
     task_type, task_id : optional
         The job and number of this process's task.
     environment : str
-        For tf.distribute's sake.
+        Accepted for compatibility with tf.distribute.
     num_accelerators : mapping, optional
         The number of accelerators of a task, by their kind.
     rpc_layer : str, optional
-        What stands before an address.
+        The protocol before an address, such as ``grpc``.
 
     Raises
     ------
     TypeError
-        `cluster_spec` is no ClusterSpec, or `master` no str.
+        `cluster_spec` is not a ClusterSpec, or `master` not a str.
 
     Examples
     --------
@@ -79,12 +79,12 @@ class UnionResolver(ClusterResolver):
     *args : ClusterResolver
         At least one.
     rpc_layer, task_type, task_id : optional
-        In place of what the first one says.
+        Values that override those of the first resolver.
 
     Raises
     ------
     TypeError
-        An argument is no resolver.
+        An argument is not a resolver.
     ValueError
         There is none.
 
@@ -157,7 +157,7 @@ class TFConfigClusterResolver(ClusterResolver):
     Parameters
     ----------
     task_type, task_id, rpc_layer, environment : optional
-        In place of what the variable says.
+        Values that override those of the variable.
 
     Examples
     --------

@@ -123,7 +123,7 @@ class SlurmClusterResolver(ClusterResolver):
     Parameters
     ----------
     jobs : mapping, optional
-        How many of the tasks are of which job, in the order of the jobs' names. Default: all are workers.
+        The number of tasks of each job, in the order of the jobs' names. Default: all are workers.
     port_base : int
         The first task of a node has this port, the second the next one.
     gpus_per_node : int, optional
@@ -135,19 +135,19 @@ class SlurmClusterResolver(ClusterResolver):
     auto_set_gpu : bool
         True is refused: this library sets no variable of its caller. See Notes.
     rpc_layer : str, optional
-        What stands before an address.
+        The protocol before an address, such as ``grpc``.
 
     Raises
     ------
     RuntimeError
-        A variable is missing: this is no task of a job step (start it with ``srun``); or the numbers of
+        A variable is missing: this is not a task of a job step (start it with ``srun``); or the numbers of
         tasks or GPUs contradict each other.
     ValueError
         A variable cannot be read.
 
     Notes
     -----
-    Read: ``SLURM_PROCID``, ``SLURM_STEP_NUM_TASKS``, ``SLURM_STEP_NODELIST``, ``SLURM_STEP_TASKS_PER_NODE``,
+    The resolver reads ``SLURM_PROCID``, ``SLURM_STEP_NUM_TASKS``, ``SLURM_STEP_NODELIST``, ``SLURM_STEP_TASKS_PER_NODE``,
     when the resolver is made. Nodes stay in Slurm's order, in which ranks are counted; tf.distribute sorts
     them as text, and asks ``nvidia-smi``. There `auto_set_gpu` is True, and sets
     ``CUDA_VISIBLE_DEVICES``: ``srun --gpus-per-task`` does that.

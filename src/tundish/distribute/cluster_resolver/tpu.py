@@ -35,12 +35,12 @@ class TPUClusterResolver(ClusterResolver):
     job_name : str
         The job of the hosts.
     coordinator_name, coordinator_address : str, optional
-        A job of one task that is put beside the hosts, and its address.
+        An additional job with one task, and its address.
     credentials : object
         ``"default"``: the service account of this machine. An object of ``google.auth``, or an access token, is
         used instead.
     service : object, optional
-        ``googleapiclient.discovery.build("tpu", "v1")``, if that is to ask; `credentials` is then ignored.
+        ``googleapiclient.discovery.build("tpu", "v1")``, to use this client; `credentials` is then ignored.
     discovery_url : str, optional
         Belongs to Google's client library, which is not used: anything but None is refused. Give `service`.
 
@@ -60,8 +60,8 @@ class TPUClusterResolver(ClusterResolver):
     of this host; else it is 0, as in tf.distribute, where one process feeds all hosts.
 
     tf.distribute asks through Google's client library and starts a server for a coordinator without an address; here
-    no library is needed, and nothing is started. It counts a host's cores by asking the TPU; here nobody does, and
-    `input_context` wants `replicas`, or takes one a process. There is no ``connect``: nothing here touches a TPU.
+    no library is needed, and nothing is started. tf.distribute asks the TPU for a host's cores; here
+    `input_context` takes `replicas`, by default one per process. There is no ``connect``: nothing here touches a TPU.
 
     Examples
     --------
