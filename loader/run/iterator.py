@@ -1,4 +1,4 @@
-"""`Iterator`: the object that ``iter(ds)`` gives, whoever computes the elements."""
+"""`Iterator`: the result of ``iter(ds)``, with any engine."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ if TYPE_CHECKING:
 class Iterator(Generic[Element_co]):
     """The elements of a dataset, one after another; made by ``iter(ds)``.
 
-    A ``with`` block, `close`, dropping it, or the interpreter's exit end its workers at once.
-    An error is raised at the failed element's place; the next call goes on behind it. One thread
-    at a time may use it: calls from several are put in a row.
+    The end of a ``with`` block, `close`, dropping the iterator, or the interpreter's exit ends its workers at once.
+    An error is raised at the failed element's place; the next call continues after it. Calls from several threads
+    run one after another.
 
     Notes
     -----
-    `state_dict` belongs to the last element that was *delivered*, whatever workers have computed
-    ahead. It is small, JSON, and holds no element, no worker and no host: a new iterator of the
-    same dataset, anywhere, with any number of workers, goes on from it with exactly the rest.
+    `state_dict` belongs to the last element that was *delivered*; elements that workers have computed ahead do
+    not count. The state is small JSON, without elements, workers or hosts. A new iterator of the
+    same dataset, in any process and with any number of workers, continues from it with exactly the remaining elements.
 
     Examples
     --------
@@ -310,7 +310,7 @@ class Iterator(Generic[Element_co]):
         Raises
         ------
         TypeError
-            It is not known before they have come, or there is no end.
+            The number is not known, or the iterator is infinite.
         """
         with self._lock:
             if self._ended or self._closed:
@@ -354,7 +354,7 @@ class Iterator(Generic[Element_co]):
         Raises
         ------
         OutOfRangeError
-            There is none.
+            There are no more elements.
         """
         try:
             return next(self)
@@ -362,7 +362,7 @@ class Iterator(Generic[Element_co]):
             raise OutOfRangeError("the dataset has no more elements") from None
 
     def get_next_as_optional(self) -> Optional:
-        """Return the next element as an `Optional`, which has no value where there is none.
+        """Return the next element as an `Optional`, which has no value at the end.
 
         An element that failed raises its error, as ``next`` does.
         """
@@ -427,7 +427,7 @@ class Iterator(Generic[Element_co]):
     # -- state ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the last delivered element left the iterator, as JSON.
+        """Return the iterator's position after the last delivered element, as JSON.
 
         Taking it changes nothing. It holds the plan's description, the iteration, the seed that
         operators without one derive theirs from, and positions.
@@ -435,8 +435,8 @@ class Iterator(Generic[Element_co]):
         Warns
         -----
         UserWarning
-            The plan holds state that cannot be saved; once for a dataset, and as
-            `Options.external_state_policy` says.
+            The plan holds state that cannot be saved; once per dataset, depending on
+            `Options.external_state_policy`.
         """
         from tundish.loader.run.external import heed_external_state  # noqa: PLC0415
         from tundish.loader.run.state import make_state  # noqa: PLC0415
@@ -461,13 +461,13 @@ class Iterator(Generic[Element_co]):
         Parameters
         ----------
         state : dict
-            What `state_dict` gave, here or elsewhere.
+            A result of `state_dict`, of this process or another one.
 
         Raises
         ------
         CheckpointError
-            Something in it is not as it was written: it was cut off, or changed. As with each of
-            these errors, the iterator stays where it is.
+            The state is malformed: it was cut off, or changed. As with all of these errors, the iterator keeps
+            its position.
         IncompatibleCheckpointError
             It is of another plan; the differences are listed.
         """
@@ -503,12 +503,12 @@ class Iterator(Generic[Element_co]):
         self._ended = state["ended"]
 
     def save(self, path: str | os.PathLike[str], *, keep: int | None = None) -> None:
-        """Write the state to a file, which is the old one or the new one at any instant.
+        """Write the state to a file atomically: at any instant it is the old file or the new one.
 
         Parameters
         ----------
         path : path
-            Its folder is made if it is not there. With `keep`: the folder of a series.
+            The file; its folder is made if necessary. With `keep`: the folder of a series.
         keep : int, optional
             Write a new file ``step-00000012.json`` into the folder, with the number after the
             highest one there, and then remove all but the last `keep`. None: `path` is the file.
@@ -516,13 +516,12 @@ class Iterator(Generic[Element_co]):
         Raises
         ------
         IsADirectoryError
-            `path` is a folder and there is no `keep`.
+            `path` is a folder and `keep` is not given.
 
         Notes
         -----
-        What has passed a snapshot that is being written is made durable before. What a process that was killed
-        here has left beside the file (``*.part``) is removed. A series has one
-        process that saves: give each of several a folder of its own.
+        Elements that have passed a snapshot that is being written are made durable first. Temporary files (``*.part``)
+        of killed processes are removed. Only one process may save to a series: give each process its own folder.
         """
         from tundish.loader.run.checkpoints import write_next_state, write_state  # noqa: PLC0415
 
@@ -542,23 +541,22 @@ class Iterator(Generic[Element_co]):
         Parameters
         ----------
         path : path
-            What `save` wrote: a file, or the folder of a series. Of a series it is the newest that
-            can be read; a file that cannot (cut off, or something else) is passed over with a
-            RuntimeWarning that names it.
+            A file that `save` wrote, or the folder of a series. Of a series the newest readable file is used;
+            files that cannot be read are skipped, with a RuntimeWarning that names them.
         missing_ok : bool
-            Do nothing where there is no such file, or none in the folder.
+            True to do nothing if the file does not exist, or the folder has none.
 
         Returns
         -------
         bool
-            Whether a state was restored.
+            True if a state was restored.
 
         Raises
         ------
         FileNotFoundError
-            There is no state, and it must not be missing.
+            There is no state, and `missing_ok` is False.
         CheckpointError
-            The file, or each of the folder, is no state.
+            The file, or each file in the folder, is not a state.
         OSError
             The file cannot be read: a pipe, a device, a link that leads to itself, more than 256 MiB.
         IncompatibleCheckpointError
@@ -605,13 +603,13 @@ class Iterator(Generic[Element_co]):
         Parameters
         ----------
         since : Stats, optional
-            An earlier `stats` of this iterator: only what came after it counts. Default: all that
-            it has done.
+            An earlier `stats` of this iterator, to cover only the time after it. Default: everything since the
+            iterator was made.
 
         Returns
         -------
         Verdict
-            To be printed; ``svg()`` draws it.
+            A verdict to print; ``svg()`` draws it.
 
         Examples
         --------
@@ -626,9 +624,9 @@ class Iterator(Generic[Element_co]):
         return explain(self.stats, view_of(self._engine.context), since)
 
     def pump(self) -> None:
-        """Take in what workers have answered and hand out more, without waiting.
+        """Process workers' answers and hand out more work, without waiting.
 
-        For callers who wait elsewhere for long; ``next`` does it by itself.
+        Call it while you wait for something else for a long time; ``next`` does the same.
         """
         with self._lock:
             if not self._doubt:

@@ -45,12 +45,12 @@ class IteratorSpec:
         Parameters
         ----------
         value : Iterator
-            Of a dataset.
+            An iterator of a dataset.
 
         Raises
         ------
         TypeError
-            It is something else.
+            `value` is something else.
         """
         if not hasattr(value, "__next__") or not hasattr(type(value), "element_spec"):
             raise TypeError(
@@ -59,7 +59,7 @@ class IteratorSpec:
         return IteratorSpec(value.element_spec)
 
     def is_compatible_with(self, spec_or_value: Any) -> bool:
-        """Return True if elements of the one may be elements of the other.
+        """Return True if elements of one may be elements of the other.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ def _agree(first: Any, second: Any) -> bool:
 
 
 class Optional:
-    """An element, or none: what `Iterator.get_next_as_optional` gives.
+    """An element or nothing, as returned by `Iterator.get_next_as_optional`.
 
     Made by `from_value` and `empty`.
 
@@ -109,12 +109,12 @@ class Optional:
 
     @classmethod
     def from_value(cls, value: Any) -> Optional:
-        """Make one that has a value.
+        """Make an `Optional` with a value.
 
         Parameters
         ----------
         value : nest
-            The value; it is given its numpy form.
+            The value, which is converted to numpy.
         """
         made = cls()
         made._value = normalise(value)
@@ -122,12 +122,12 @@ class Optional:
 
     @classmethod
     def empty(cls, element_spec: Any) -> Optional:
-        """Make one that has none.
+        """Make an `Optional` without a value.
 
         Parameters
         ----------
         element_spec : nest of ArraySpec
-            What the value would be.
+            The spec that a value would have.
         """
         made = cls()
         made._spec = element_spec
@@ -154,7 +154,7 @@ class Optional:
         Raises
         ------
         ValueError
-            There is none.
+            There is no value.
         """
         if self._value is _EMPTY:
             raise ValueError("this optional has no value: check has_value first")

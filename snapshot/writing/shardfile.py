@@ -161,7 +161,7 @@ class ShardFile:
         self._sink.abandon()
 
     def let_go(self) -> None:
-        """Close and keep it."""
+        """Close the file and keep it."""
         self._sink.end()
 
     def _pass_on(self, pieces: Sequence[memoryview]) -> None:

@@ -1,17 +1,17 @@
-"""Everything tundish raises of its own.
+"""The errors that tundish raises.
 
 ::
 
     TundishError
-     ├ SpecError (ValueError)              elements do not fit: shape, dtype or nesting
+     ├ SpecError (ValueError)              elements do not fit together: shape, dtype or nesting
      ├ TransformError                      a user's exception that could not cross processes
-     ├ WorkerDiedError (RuntimeError)      a worker was killed again and again by one element
+     ├ WorkerDiedError (RuntimeError)      one element killed several workers
      ├ StalledError (TimeoutError)         nothing moved before a deadline
-     ├ SharedMemoryError (OSError, MemoryError)   not enough memory to share, with the numbers
-     ├ DataLossError (ValueError)          a file is not what was written
+     ├ SharedMemoryError (OSError, MemoryError)   not enough shared memory, with the numbers
+     ├ DataLossError (ValueError)          a file is damaged
      │  ├ RecordCorruptError               a file of records
      │  └ SnapshotCorruptError (SnapshotError)   a file of a snapshot
-     ├ CardinalityError (ValueError)       not as many elements as was said
+     ├ CardinalityError (ValueError)       not the declared number of elements
      ├ CheckError (AssertionError, ValueError)   a check of `tundish.debugging` failed
      │  ├ CheckTypeError (TypeError)       for a dtype
      │  └ NumericsError                    nan or infinity, found by `enable_check_numerics`
@@ -21,32 +21,32 @@
      │  ├ IncompatibleSnapshotError
      │  ├ IncompleteSnapshotError
      │  │  └ MissingSnapshotError (FileNotFoundError)   there is nothing to load
-     │  ├ SnapshotCorruptError (DataLossError)   a file of it is not what was written
+     │  ├ SnapshotCorruptError (DataLossError)   a file of a snapshot is damaged
      │  ├ SnapshotVersionError      written by a later version of this library
-     │  └ SnapshotWriteError (OSError)        a file of it could not be written
+     │  └ SnapshotWriteError (OSError)        a file of a snapshot could not be written
      ├ CheckpointError
      │  ├ ExternalStateError               a pipeline holds state that cannot be saved
      │  └ IncompatibleCheckpointError      a state of another pipeline
      ├ FingerprintError
-     ├ IncompatibleJobError (ValueError)   a job of the data service with this name is another
+     ├ IncompatibleJobError (ValueError)   a job of the data service with this name differs
      ├ ChangedGlobalsError (RuntimeError)  workers have other globals, and `Options.globals` is "error"
-     └ CancelledError, InternalError       for the sake of code that names them: nothing raises them
+     └ CancelledError, InternalError       never raised; for code that names them
 
-The names of ``tf.errors`` are here too, so that an ``except`` clause moves over from tf.data by one substitution.
-Most are other names of Python's own errors, or of ours, which stand for the same:
+The names of ``tf.errors`` exist too, so that an ``except`` clause moves over from tf.data by one substitution.
+Most are aliases of the corresponding errors of Python or of this library:
 
 ===========================  ==============================================================
 ``AbortedError``             `WorkerDiedError`
 ``AlreadyExistsError``       ``FileExistsError``
-``CancelledError``           a class that nothing raises: a closed iterator has ended
+``CancelledError``           a class that is never raised: a closed iterator has ended
 ``DataLossError``            base of `RecordCorruptError` and `SnapshotCorruptError`
 ``DeadlineExceededError``    ``TimeoutError``, of which `StalledError` is one
 ``FailedPreconditionError``  `CardinalityError`
-``InternalError``            a class that nothing raises
+``InternalError``            a class that is never raised
 ``InvalidArgumentError``     ``ValueError``, of which `SpecError`, `CheckError` and others are
 ``NotFoundError``            ``FileNotFoundError``, of which `MissingSnapshotError` is one
 ``OpError``                  `TundishError`
-``OutOfRangeError``          of its own (an ``IndexError``)
+``OutOfRangeError``          a class of its own (an ``IndexError``)
 ``PermissionDeniedError``    ``PermissionError``
 ``ResourceExhaustedError``   ``MemoryError``, of which `SharedMemoryError` is one
 ``UnauthenticatedError``     ``PermissionError``
@@ -56,8 +56,8 @@ Most are other names of Python's own errors, or of ours, which stand for the sam
 ===========================  ==============================================================
 
 An exception of the user's function keeps its own type; its ``__cause__`` is a `WorkerTraceback`
-when it was raised in a worker. Errors carry fields and make their message in ``__str__``, so
-that they pickle; what is learnt on the way up is added with ``add_note``.
+if it was raised in a worker. Errors carry fields and make their message in ``__str__``, so
+that they pickle; callers add information with ``add_note``.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class StalledError(TundishError, TimeoutError):
     what : str
         What was being waited for.
     seconds : float
-        The time waited; 0 if no waiting was needed to tell.
+        The time waited; 0 if it was clear without waiting.
     detail : str
         Details: the worker's stack, or the state of the ring.
     """
@@ -269,11 +269,11 @@ class SharedMemoryError(TundishError, OSError, MemoryError):
 
 
 class DataLossError(TundishError, ValueError):
-    """A file, of records or of a snapshot, is not what was written."""
+    """A file of records or of a snapshot is damaged."""
 
 
 class RecordCorruptError(DataLossError):
-    """A record's bytes are not what they should be.
+    """A record is damaged.
 
     Parameters
     ----------
@@ -424,7 +424,7 @@ class OutOfRangeError(TundishError, IndexError):
 
 
 class RangeError(TundishError, ValueError):
-    """A pipeline cannot be divided into ranges that are made on their own.
+    """A pipeline cannot be divided into ranges that are computed separately.
 
     Parameters
     ----------
@@ -477,7 +477,7 @@ class MissingSnapshotError(IncompleteSnapshotError, FileNotFoundError):
 
 
 class SnapshotCorruptError(SnapshotError, DataLossError):
-    """A file of a snapshot is not what was written: missing, cut off, or changed.
+    """A file of a snapshot is missing, cut off, or changed.
 
     Parameters
     ----------
@@ -648,7 +648,7 @@ class FingerprintError(TundishError):
 
 
 class IncompatibleJobError(TundishError, ValueError):
-    """A job of the data service with this name has another dataset, or deals its elements otherwise.
+    """A job of the data service with this name has another dataset, or distributes its elements differently.
 
     Parameters
     ----------
@@ -670,11 +670,11 @@ class IncompatibleJobError(TundishError, ValueError):
 
 
 class CancelledError(TundishError):
-    """A name of ``tf.errors`` that nothing here raises: a closed iterator has ended."""
+    """A name of ``tf.errors`` that is never raised here: a closed iterator has ended."""
 
 
 class InternalError(TundishError):
-    """A name of ``tf.errors`` that nothing here raises."""
+    """A name of ``tf.errors`` that is never raised here."""
 
 
 AbortedError = WorkerDiedError

@@ -163,7 +163,7 @@ class InlinePlanner(Planner):
         )
 
     def _stream_timer(self, meter: StageMeter) -> StreamTimer | None:
-        """Return what times a stage of inner datasets, if anything is timed here."""
+        """Return the timer of a stage of inner datasets; None if nothing is timed here."""
         context = self.context
         if context.sampling is None or not context.watch.enabled:
             return None

@@ -138,7 +138,7 @@ class Listener:
             self._end()
 
     def close(self) -> None:
-        """End it, with everything that roles have. Safe to call twice, and from any thread."""
+        """End the listener, with all connections. Safe to call twice, and from any thread."""
         self.loop.stop()
         with self._starting:
             thread = self._thread

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 def shares(wanted: Mapping[str, int], seats: int) -> dict[str, int]:
-    """Return how many of so many seats each trainer gets.
+    """Divide a number of seats among trainers.
 
     Parameters
     ----------
     wanted : mapping of str to int
-        The number of seats that each wants.
+        The number of seats that each trainer wants.
     seats : int
-        The number of seats there are.
+        The number of seats to divide.
 
     Returns
     -------
     dict of str to int
-        At most what it wants; at least one, if it wants any and there are any; all of them together,
-        if more are wanted than there are.
+        The number of seats of each trainer: at most what it wants, and at least one if possible. All seats are used
+        if the trainers want at least that many.
     """
     if sum(wanted.values()) <= seats:
         return dict(wanted)

@@ -1,4 +1,4 @@
-"""One pipeline for all processes of a host: `host`, and the dataset and iterator that it gives."""
+"""One pipeline for all processes of a host: `host`, with its dataset and iterator."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def host(
     """Share one pipeline among the processes of a host.
 
     Ranks of tensor parallelism, the runs of a sweep, or an evaluation beside a training call this with the same dataset
-    and the same name. The first to iterate starts a *host process*, which runs the dataset once, with its workers. All
-    get every element: large arrays are views of that process's memory, private to each consumer, so that what one
-    changes in place no other sees.
+    and the same name. The first one that iterates starts a *host process*, which runs the dataset once, with its workers.
+    Every consumer gets every element. Large arrays are views of that process's memory, private to each consumer: if one
+    changes an array in place, the others do not see it.
 
     Parameters
     ----------
@@ -51,41 +51,41 @@ def host(
     name : str
         The name of the host process, among those of this user on this machine.
     lag : {"wait", "skip"}
-        What happens when this consumer is so far behind the others that the window is full: they wait for it, or it
-        goes on later in the stream. `HostedIterator.skipped` counts what it has missed.
+        The reaction if this consumer is so slow that the window is full: the others wait for it, or it skips elements,
+        which `HostedIterator.skipped` counts.
     window : int or str, optional
         Bytes of elements that may wait for consumers, such as ``"2 GiB"``. Default: half of the dataset's memory budget.
-        The first consumer's holds.
+        The first consumer's setting applies.
     consumers : int, optional
-        The number of consumers that will read from the start: once so many have joined, the first elements need not be
-        kept for more. Default: they are kept until the window is full.
+        The number of consumers that read from the start. Once all have joined, the first elements are not kept
+        any longer. Default: they are kept until the window is full.
     linger : float
-        Seconds after which the host process ends when the last consumer has left. The first consumer's holds.
+        Seconds until the host process ends after its last consumer has left. The first consumer's setting applies.
 
     Returns
     -------
     HostedDataset
-        To be iterated. It goes last: operators come before it.
+        The dataset to iterate over. Operators must come before it, not after it.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these.
+        An argument is invalid.
 
     Notes
     -----
-    Each iterator has a state of its own, the same as an iterator of `ds` alone has there: either goes on from the other's. A consumer
-    that begins at another position than the others, from a state or too late for the window, gets a run of the
-    pipeline of its own in the same host process, and joins the others' where it comes into their window.
+    Each iterator has its own state, which is the same as that of an iterator of `ds` alone: either continues from the other's. A consumer
+    that begins at another position than the others, from a state or too late for the window, gets its own run of the
+    pipeline in the same host process, until it reaches the window of the others.
 
-    A consumer that is killed or closed lets go of its memory at once. When the host process is killed, views stay valid, and the first
-    consumer that asks for an element starts another, which goes on with exactly the rest for each.
+    A consumer that is killed or closed releases its memory at once. When the host process is killed, views stay valid, and the first
+    consumer that requests an element starts another one, which continues with exactly the remaining elements of each.
 
     There is no port and no network: a Unix socket in a folder that only this user may enter
     (``TUNDISH_RUNTIME_DIR``, else one in ``XDG_RUNTIME_DIR`` or the temporary folder). What functions print there is in `HostedIterator.log`.
     It needs Linux.
 
-    tf.data has nothing like it; its service copies elements to each consumer through a network connection.
+    Not in tf.data, whose service copies elements to each consumer through a network connection.
 
     Examples
     --------
@@ -147,7 +147,7 @@ class HostedDataset(Dataset):
         Raises
         ------
         ConnectionError
-            It has ended before it could be used; with what it wrote to stderr.
+            It ended before it could be used; the message has its output on stderr.
         ValueError
             A host process of this name runs another dataset.
         """
@@ -164,9 +164,9 @@ class HostedDataset(Dataset):
         Parameters
         ----------
         iteration : int
-            Which one: the first ``iter(ds)`` is 0.
+            The number of the iteration: the first ``iter(ds)`` is 0.
         workers, executor : optional
-            For the sake of other datasets: the host process has those of the dataset's options.
+            Ignored: the host process uses those of the dataset's options.
 
         Returns
         -------
@@ -236,14 +236,14 @@ class HostedIterator(Iterator):
     def log(self) -> Path | None:
         """The file of what functions have printed in the host process; None when it has ended, or the iterator has.
 
-        It has the last MiB, standard output and errors together, and goes with the host process.
+        It has the last MiB of standard output and standard error, and is removed with the host process.
         """
         pid = self.host_pid
         return None if pid is None else Path(f"/proc/{pid}/fd/2")
 
     @property
     def skipped(self) -> int:
-        """The number of elements that were left out because this consumer was too slow, with ``lag="skip"``."""
+        """The number of elements that were skipped because this consumer was too slow, with ``lag="skip"``."""
         (engine,) = self._box
         assert isinstance(engine, HostEngine)
         return self._skipped_before + engine.skipped

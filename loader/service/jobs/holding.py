@@ -111,7 +111,7 @@ class Holding:
         told: Told | None = None,
         nbytes: int = 0,
     ) -> None:
-        """Take in the elements of an answer, of so many bytes; one that has come before is passed over."""
+        """Record the elements of an answer, and their number of bytes; skip an answer that came before."""
         if request != self._received or request >= self._asked:
             return
         self._received += 1
@@ -123,7 +123,7 @@ class Holding:
             told = None
 
     def heard(self, received: int) -> None:
-        """Take in that the job has heard of the elements of so many requests."""
+        """Record that the job knows of the elements of this many requests."""
         self._acked = max(self._acked, min(received, self._received))
 
     # -- what is delivered ----------------------------------------------------------------------

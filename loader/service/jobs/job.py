@@ -184,7 +184,7 @@ class SharedJob:
         return None
 
     def _settle(self, now: float) -> None:
-        """Begin to deal if all earlier consumers have joined, or have had the time to."""
+        """Start to distribute if all earlier consumers have joined, or had time to."""
         claims = self._claims
         known = [claim for claim in claims.values() if claim.base.state is not None]
         absent = {name for claim in known for name in claim.base.members} - claims.keys()
@@ -264,7 +264,7 @@ class SharedJob:
         self._missed.discard(number)
 
     def _free(self, number: int) -> None:
-        """Make a number free that was had: it is made again."""
+        """Release a number that had been delivered, so that it is made again."""
         self._owners.free(number)
         if number < self._made.frontier:
             self._miss(number)
@@ -412,13 +412,13 @@ class SharedJob:
         return missing[0] if missing else None
 
     def began(self, turn: int, state: Mapping[str, Any]) -> None:
-        """Take in the state of an iterator that was begun at its start: with its seeds."""
+        """Record the first state of an iterator that started from the beginning, with its seeds."""
         self._made.began(turn, state)
 
     def made(
         self, turn: int, value: Any, nbytes: int = 0, state: Mapping[str, Any] | None = None
     ) -> None:
-        """Take in the element that was ordered; `state`, if it was taken, is the iterator's behind it."""
+        """Record the requested element; `state`, if one was taken, is the iterator's state after it."""
         made = self._made
         number = made.made(turn, state, self._owners.low)
         if number is None:
@@ -452,7 +452,7 @@ class SharedJob:
                     self._set_aside(index)  # it has taken part, and is gone
 
     def end(self, turn: int) -> None:
-        """Take in that there is no element at the place that was ordered."""
+        """Record that there is no element at the requested position."""
         if self._made.ended(turn):
             for number in self._round:  # rounds end together: there is no part of one
                 self._made.drop(number)

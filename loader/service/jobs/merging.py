@@ -22,23 +22,23 @@ _STEP = "; give states that all consumers took at one step (and the newest of ea
 
 
 def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Make one state of those of all consumers of a job.
+    """Merge the states of all consumers of a job into one.
 
     Parameters
     ----------
     states : sequence of dict
-        Of each consumer the state (``state_dict()``) that it took last, or at one step of a training.
+        The state (``state_dict()``) of each consumer: the last one, or that of the same training step.
 
     Returns
     -------
     dict
-        A state that any number of consumers load, all the same one: the job goes on with what none of them has had. So
-        does an iterator without a service, with `alone`.
+        A state that any number of consumers can load: the job continues with the elements that none of them has received.
+        With `alone`, an iterator without a service continues from it.
 
     Raises
     ------
     CheckpointError
-        They are no states of a shared job, a consumer's is missing, or they do not fit each other: an element would
+        They are not states of a shared job, a consumer's state is missing, or they do not match: an element would
         come twice, or never.
     IncompatibleCheckpointError
         They are of several jobs.

@@ -87,7 +87,7 @@ class JobConnection:
             self._box.append(Caller(address, self._place.credentials, ROLE))
 
     def wait(self, seconds: float) -> None:
-        """Wait until the connection can go on, or a time has passed; without one, until the job is looked for again."""
+        """Wait until the connection is ready, or for some time; without a connection, until the next search for the job."""
         now = time.monotonic()
         if self._box:
             self._box[0].wait(now + seconds)

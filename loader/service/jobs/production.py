@@ -102,7 +102,7 @@ class Production:
         return value is not None
 
     def state_at(self, number: int) -> int | None:
-        """Return the number at which the newest state stands that is not behind `number`; None if there is none."""
+        """Return the position of the newest state that is not after `number`; None if there is none."""
         return max((at for at in self.states if at <= number), default=None)
 
     # -- the iterator ---------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Production:
         return MakeOrder(self.turn, self._position)
 
     def began(self, turn: int, state: Mapping[str, Any]) -> None:
-        """Take in the state of an iterator that was begun at its start: with its seeds."""
+        """Record the first state of an iterator that started from the beginning, with its seeds."""
         if turn == self.turn and self._position is not None:
             self.states.setdefault(self._position, state)
             if self.run is None:
@@ -151,7 +151,7 @@ class Production:
         return number
 
     def ended(self, turn: int) -> bool:
-        """Note that there is no element at the place that was ordered; return False if that turn is over."""
+        """Record that there is no element at the requested position; return False if that turn is over."""
         if turn != self.turn or self._position is None:
             return False
         self.total = self._position

@@ -21,9 +21,9 @@ class ElementRequest:
     request : int or None
         The number of the request; None only says what follows.
     received : int
-        The elements of so many requests have come.
+        The number of requests whose elements have come.
     kept : int
-        The elements of so many are in the consumer's newest state.
+        The number of requests whose elements are in the consumer's newest state.
     most : int
         The largest number of elements in the answer.
     """

@@ -68,7 +68,7 @@ class SharedWindow:
     # -- who takes part -------------------------------------------------------------------------
 
     def join(self, claim: Claim, life: str, now: float) -> Declined | None:
-        """Let a trainer go on where its state says, or as near to that as the window is."""
+        """Continue a trainer at the position of its state, or at the nearest one in the window."""
         run, name, made = claim.base.run, claim.consumer, self._made
         if not name:
             return Declined("a trainer of a job has a name, and this one's is empty")
@@ -185,13 +185,13 @@ class SharedWindow:
         return there >= self._most + beyond or nbytes >= self._most_bytes + beyond
 
     def began(self, turn: int, state: Mapping[str, Any]) -> None:
-        """Take in the state of an iterator that was begun at its start: with its seeds."""
+        """Record the first state of an iterator that started from the beginning, with its seeds."""
         self._made.began(turn, state)
 
     def made(
         self, turn: int, value: Any, nbytes: int = 0, state: Mapping[str, Any] | None = None
     ) -> None:
-        """Take in the element that was ordered; `state`, if it was taken, is the iterator's behind it."""
+        """Record the requested element; `state`, if one was taken, is the iterator's state after it."""
         made = self._made
         number = made.made(turn, state)
         if number is None:
@@ -206,5 +206,5 @@ class SharedWindow:
                 self._drop()
 
     def end(self, turn: int) -> None:
-        """Take in that there is no element at the place that was ordered."""
+        """Record that there is no element at the requested position."""
         self._made.ended(turn)

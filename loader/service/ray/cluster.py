@@ -23,7 +23,7 @@ _OWN: list[int] = []
 
 
 def leave() -> None:
-    """Leave a cluster that goes on without this process; one that ends with it stays."""
+    """Leave a cluster that continues without this process; stay in one that ends with it."""
     if os.getpid() not in _OWN:
         import_ray().shutdown()
 

@@ -78,7 +78,7 @@ class RayAgent:
 
 
 class RayEngine:
-    """The five verbs by which the service asks for machines, on Ray.
+    """The engine of a service on Ray: starts, stops, watches, finds and scales agents.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class RayEngine:
         """Do nothing: actors that wait for a machine are what Ray's autoscaler looks at."""
 
     def close(self) -> None:
-        """Let go of the agents, which go on."""
+        """Release the agents, which continue."""
         self._closed.set()
         with self._lock:
             self._lives.clear()

@@ -230,12 +230,12 @@ class RayFleet:
         self.target = str(answer["target"])
 
     def scale(self, workers: int | None) -> None:
-        """Have another number of agents; None: as many as trainers need.
+        """Change the number of agents.
 
         Parameters
         ----------
         workers : int, optional
-            How many.
+            The new number; None: as many as trainers need.
         """
         with DispatcherClient(self.target, self._credentials) as client:
             client.scale(workers)
@@ -259,7 +259,7 @@ class RayFleet:
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:
-    """Let a child end, which is told by the end of its input."""
+    """End a child process, by closing its input."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with suppress(OSError):
@@ -283,17 +283,17 @@ def start_on_ray(
     Parameters
     ----------
     workers : int, optional
-        How many agents; default: as many as trainers need, and none while there is no trainer.
+        The number of agents. Default: as many as trainers need, and none while there is no trainer.
     cpus_per_worker : int
-        The CPUs of each, and the worker processes that it runs.
+        The number of CPUs of each agent, and of the worker processes that it runs.
     address : str, optional
-        The cluster's. ``"auto"``: that of ``RAY_ADDRESS``, or the one that this machine is a node of, or else one of this
-        machine alone, which ends with this process. ``"local"``: always such a one.
+        The address of the cluster. ``"auto"``: that of ``RAY_ADDRESS``, or of the cluster that this machine belongs to, or
+        else a new cluster on this machine, which ends with this process. ``"local"``: always a new one.
     name : str
         The service's name in the cluster: a second call with it finds the same service.
     work_dir : str, optional
-        The folder of the dispatcher's journal, which all nodes that it may move to must reach. Default: one of the
-        head's machine.
+        The folder of the dispatcher's journal, which must be reachable from all nodes that it may move to. Default: a folder
+        on the head's machine.
     options : mapping, optional
         Ray's options for agents, such as ``resources`` or ``label_selector``: with the trainers' nodes, or apart. By
         default they are spread over all nodes.
@@ -306,15 +306,15 @@ def start_on_ray(
     Returns
     -------
     RayFleet
-        Has `target`, ``scale`` and ``stop``. The service goes on when this process ends, unless the cluster was started by
-        this call.
+        The service, with `target`, ``scale`` and ``stop``. It continues when this process ends, unless this call started
+        the cluster.
 
     Raises
     ------
     ImportError
         Ray is not installed.
     RuntimeError
-        It did not start; the message has why.
+        It did not start; the message has the reason.
     """
     if find_spec("ray") is None:  # it is not imported here
         import_ray()

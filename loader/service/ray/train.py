@@ -50,9 +50,9 @@ def get_dataset_shard(
     Raises
     ------
     RuntimeError
-        This process is no worker of Ray Train; or there is no such service in its cluster.
+        This process is not a worker of Ray Train, or its cluster has no such service.
     FileNotFoundError
-        There is no such dataset.
+        No dataset of this name is registered.
 
     Notes
     -----

@@ -27,30 +27,29 @@ class DispatcherConfig:
     port : int
         The port to listen on; 0 takes a free one.
     protocol : {None, "grpc", "grpc+local", "tcp"}
-        A name of tf.data's; there is one protocol here, over TCP, which each of them means.
+        Accepted for compatibility with tf.data: all names mean the one protocol of this library, over TCP.
     work_dir : str, optional
         A folder, or a URL that fsspec knows, where registered datasets and the journal are kept.
     fault_tolerant_mode : bool
-        Write datasets and jobs to a journal in `work_dir` before they are answered, so that a dispatcher that is started
-        again goes on.
+        True to write datasets and jobs to a journal in `work_dir` before calls are answered, so that a restarted
+        dispatcher continues.
     worker_addresses : sequence of str, optional
         The workers that may join, as ``"host"``, ``"host:port"`` or ``"host:%port%"``, in the order in which they are
         numbered where shares are static. By default all may join.
     job_gc_check_interval_ms : int, optional
-        The time between looks for jobs without consumers; by default ten minutes.
+        The time between checks for jobs without consumers; by default ten minutes.
     job_gc_timeout_ms : int, optional
-        The time without consumers after which a job is forgotten; by default five minutes, and -1 means never.
+        The time without consumers after which a job is removed; by default five minutes, and -1 means never.
     worker_timeout_ms : int, optional
-        The time without a heartbeat after which a worker is gone; by default 36 s. One whose connection ends is gone
-        at once.
+        The time without a heartbeat after which a worker counts as lost; by default 36 s. A worker whose connection ends
+        is lost at once.
     worker_max_concurrent_snapshots : int
-        Taken and ignored: snapshots are not written by a dispatcher here.
+        Ignored: a dispatcher writes no snapshots here.
     host : str
-        The interface to listen on, and what `DispatchServer.target` names; ours. By default only this machine's own
-        processes can connect; give the address by which the others reach it.
+        The interface to listen on, and the host in `DispatchServer.target`; not in tf.data. By default only processes of
+        this machine can connect; for others pass the address by which they reach it.
     token_file : str, optional
-        The file of the token that all of a service know; ours. By default ``TUNDISH_SERVICE_TOKEN_FILE``, else the
-        user's own on this machine.
+        The token file; not in tf.data. By default ``TUNDISH_SERVICE_TOKEN_FILE``, else the user's own on this machine.
 
     Examples
     --------
@@ -95,23 +94,23 @@ class WorkerConfig:
     port : int
         The port to listen on; 0 takes a free one.
     protocol : {None, "grpc", "grpc+local", "tcp"}
-        A name of tf.data's; there is one protocol here, over TCP, which each of them means.
+        Accepted for compatibility with tf.data: all names mean the one protocol of this library, over TCP.
     heartbeat_interval_ms : int, optional
-        The time between heartbeats; by default 12 s. What happens is known at once all the same.
+        The time between heartbeats; by default 12 s. Changes are reported at once in any case.
     dispatcher_timeout_ms : int, optional
-        The time that a dispatcher is looked for, at the start and when it is gone; by default an hour.
+        The time to wait for a dispatcher, at the start and when it is gone; by default an hour.
     data_transfer_protocol, data_transfer_address : str, optional
-        Taken and ignored: a trainer has one connection to each worker's process.
+        Ignored: a trainer has one connection to each worker process.
     host : str, optional
-        The interface to listen on; ours. By default the one that `worker_address` names, if it is this machine's, so
-        with neither only this machine's own processes can connect.
+        The interface to listen on; not in tf.data. By default that of `worker_address`, if it belongs to this machine.
+        Without both, only processes of this machine can connect.
     cores : int, optional
-        The number of worker processes that trainers may have here together; ours. By default the cores of this process.
+        The maximum number of worker processes, for all trainers together; not in tf.data. By default the cores of this
+        process.
     name : str, optional
-        The name by which the dispatcher knows it; ours. By default a unique one.
+        The worker's name in the dispatcher; not in tf.data. By default a unique one.
     token_file : str, optional
-        The file of the token that all of a service know; ours. By default ``TUNDISH_SERVICE_TOKEN_FILE``, else the
-        user's own on this machine.
+        The token file; not in tf.data. By default ``TUNDISH_SERVICE_TOKEN_FILE``, else the user's own on this machine.
     """
 
     dispatcher_address: str
@@ -167,7 +166,7 @@ def interface(host: str) -> str:
 
 
 def reached_at(worker_address: str, port: int) -> Address:
-    """Return the address that a worker tells, when it listens on a port."""
+    """Return the address that a worker reports, when it listens on a port."""
     return parse_address(worker_address.replace(_PORT, str(port)), default_port=port)
 
 

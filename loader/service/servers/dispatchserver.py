@@ -81,17 +81,17 @@ class DispatcherCalls(Calls):
 class DispatchServer(StartedServer):
     """A dispatcher of the data service: it knows datasets, jobs, workers and the seats of each trainer.
 
-    It is in this process, in a thread of its own, and carries no elements. It ends when it is stopped, when it is left
-    as a context manager, when nothing refers to it any more, or with its process.
+    It runs in a thread of this process, and no elements pass through it. It ends with `stop`, at the end of its ``with``
+    block, when nothing refers to it any more, or with its process.
 
     Parameters
     ----------
     config : DispatcherConfig, optional
-        The configuration; by default that of all defaults.
+        The configuration. Default: ``DispatcherConfig()``.
     start : bool
-        Start it at once.
+        True to start it at once.
     host_job : callable, optional
-        Starts the server of a job in this process, while there is no worker to do it; ours.
+        A function that starts the server of a job in this process while there is no worker for it; not in tf.data.
 
     Raises
     ------
@@ -103,8 +103,8 @@ class DispatchServer(StartedServer):
     Notes
     -----
     As in tf.data, `fault_tolerant_mode` writes registered datasets and jobs to `work_dir` before it answers, and a
-    dispatcher that is started again with the same port and `work_dir` goes on. Here trainers go on meanwhile, because they
-    have their workers already, and their positions are in their own states.
+    dispatcher that is started again with the same port and `work_dir` continues. Here trainers continue meanwhile, because
+    they keep their workers, and their positions are in their own states.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class DispatchServer(StartedServer):
             self.start()
 
     def start(self) -> None:
-        """Start it; one that is started stays as it is."""
+        """Start the dispatcher, unless it has started."""
         if self._began():
             return
         config, credentials = self._config, Credentials.find(self._config.token_file)
@@ -156,7 +156,7 @@ class DispatchServer(StartedServer):
         self._started().stopped.wait()
 
     def stop(self) -> None:
-        """Stop it; its journal stays. Safe to call twice."""
+        """Stop the dispatcher; its journal stays. Safe to call twice."""
         super().stop()
 
     @property

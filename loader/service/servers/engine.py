@@ -1,4 +1,4 @@
-"""The five verbs by which the service asks for machines: `start`, `stop`, `watch`, `find` and `scale`.
+"""The interface of engines, which start, stop, watch, find and scale a service's agents.
 
 An engine runs agents: as processes here (`localengine`), as Ray's actors, or not at all (Kubernetes, Slurm, by
 hand), where agents come and go by themselves. It knows nothing of datasets or seats. An agent that an engine has

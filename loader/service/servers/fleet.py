@@ -71,7 +71,7 @@ class Keeper:
                 time.sleep(_LOOK_S)
 
     def _look(self) -> None:
-        """Start what is missing, stop what is too much, and wait for news."""
+        """Start missing agents, stop surplus ones, and wait for news."""
         (needed, fixed, busy, there), now = self._ask(), time.monotonic()
         self._roster.joined(there)
         missing = self._roster.lacking(needed, now)
@@ -155,7 +155,7 @@ class Fleet:
             time.sleep(_WAIT_S)
 
     def stop(self) -> None:
-        """Stop the agents, and what was started for them. Safe to call twice."""
+        """Stop the agents, and everything that was started for them. Safe to call twice."""
         self.close()
 
     def __enter__(self) -> Self:

@@ -77,7 +77,7 @@ class Joining:
         self._thread = threading.Thread(target=self._run, daemon=True, name="tundish-joining")
 
     def start(self) -> None:
-        """Join, and go on joining; `joined` waits for it. Once it is closed, do nothing."""
+        """Join, and rejoin when necessary; `joined` waits for it. Do nothing once it is closed."""
         with self._starting:
             if not self._stopping:
                 self._thread.start()

@@ -39,7 +39,7 @@ class AgentRoster:
             self._failed = 0
 
     def ended(self, names: Collection[str], now: float) -> None:
-        """Take note of agents that ended by themselves; those that never joined delay the next ones."""
+        """Record agents that ended by themselves; those that never joined delay the next ones."""
         for name in names:
             joined = name in self._joined
             self._joined.discard(name)

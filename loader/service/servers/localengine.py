@@ -46,7 +46,7 @@ class AgentProcess:
         self.process.stdin.close()
 
     def release(self) -> None:
-        """Close what is open, after its end."""
+        """Close open resources after the process has ended."""
         self.process.wait()
         self.let_go()
         if self.pidfd >= 0:

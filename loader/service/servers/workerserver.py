@@ -30,31 +30,31 @@ if TYPE_CHECKING:
 class WorkerServer(StartedServer):
     """A worker of the data service: it runs worker processes for the trainers that the dispatcher sends.
 
-    It accepts connections in a thread of its own, and starts a process for each, which computes for one trainer;
-    the bytes go between those two. It joins the dispatcher, and joins again when that was started again. It ends when it is
-    stopped, when it is left as a context manager, when nothing refers to it any more, or with its process.
+    It accepts connections in a thread, and starts a process for each, which computes for one trainer and
+    sends its results directly to that trainer. It joins the dispatcher, and joins again when that has been restarted. It
+    ends with `stop`, at the end of its ``with`` block, when nothing refers to it any more, or with its process.
 
     Parameters
     ----------
     config : WorkerConfig
         The configuration.
     start : bool
-        Start it at once, and wait until the dispatcher knows it.
+        True to start it at once, and wait until it has joined the dispatcher.
     host_job : callable, optional
-        Starts the server of a job in this process; ours.
+        A function that starts the server of a job in this process; not in tf.data.
 
     Raises
     ------
     TimeoutError
         The dispatcher did not answer in time.
     PermissionError
-        It is none of the dispatcher's `worker_addresses`.
+        It is not among the dispatcher's `worker_addresses`.
     OSError
         The port is taken.
 
     Notes
     -----
-    As tf.data's. A client that can connect can run anything here. So both ends of a connection prove a token, and by default
+    A client that can connect can run any code here. So both ends of a connection prove a token, and by default
     only this machine's processes can connect.
     """
 
@@ -71,7 +71,7 @@ class WorkerServer(StartedServer):
             self.start()
 
     def start(self) -> None:
-        """Start it, and wait until the dispatcher knows it; one that is started stays as it is."""
+        """Start the worker, unless it has started, and wait until it has joined the dispatcher."""
         if self._began():
             return
         config, credentials = self._config, Credentials.find(self._config.token_file)
@@ -129,7 +129,7 @@ class WorkerServer(StartedServer):
             raise self._joining.error
 
     def stop(self) -> None:
-        """Stop it, with its worker processes; trainers go on with others. Safe to call twice."""
+        """Stop it, with its worker processes; trainers continue with others. Safe to call twice."""
         super().stop()
 
     @property

@@ -98,7 +98,7 @@ class WatchedProcess:
         self.end = ""
 
     def look(self) -> bool:
-        """Read again; whether it still tells. If not, `end` says what became of it."""
+        """Read again; return True if the process still publishes. If not, `end` has the reason."""
         try:
             self.reading = BoardReading.of(read_board(self.pid))
         except TimeoutError:
@@ -138,7 +138,7 @@ def show_once(watched: WatchedProcess, *, as_json: bool) -> int:
 
 
 def show_processes(*, as_json: bool) -> int:
-    """List the processes of this user that tell."""
+    """List the processes of this user that publish."""
     if sys.platform != "linux":
         read_board(os.getpid())  # says why not
     found: list[tuple[int, BoardReading]] = []
@@ -166,7 +166,7 @@ def show_processes(*, as_json: bool) -> int:
 
 
 class Screen:
-    """The terminal while frames are shown; it is as it was when this is left, whatever happens."""
+    """The terminal while frames are shown; restored at the end in any case."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -202,7 +202,7 @@ class Screen:
         sys.stdout.flush()
 
     def asked_to_leave(self, seconds: float) -> bool:
-        """Wait for so long; whether q or Escape was typed meanwhile."""
+        """Wait for some time; return True if q or Escape was typed meanwhile."""
         if not self._keys:
             time.sleep(seconds)
             return False

@@ -59,7 +59,7 @@ def run(
     Returns
     -------
     int
-        The exit status: 2 when the file is no trace.
+        The exit status: 2 if the file is not a trace.
     """
     try:
         if perfetto is not None:

@@ -141,7 +141,7 @@ class LoopCount:
         return Shown(self.count, total, took, rate, self._unit, self._rows, self._waits)
 
     def _judge(self, source: Any) -> None:
-        """Judge what waits for what, if that was long ago."""
+        """Update whether your code or the input waits, if the last time was long ago."""
         now = perf_counter()
         if self._since is None or now - self._asked < _VERDICT_S:
             return

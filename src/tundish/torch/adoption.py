@@ -1,4 +1,4 @@
-"""Our loaders within Accelerate, which makes every loader that it prepares anew.
+"""Our loaders within Accelerate, which remakes every loader that it prepares.
 
 It reads torch's arguments from a loader's attributes and gives them to torch's class. Here it gives
 those that were read from one of ours to ours: so it is with `prepare`, `skip_first_batches` and
@@ -72,7 +72,7 @@ def _own(dataset: Any, options: dict[str, Any]) -> dict[str, Any] | None:
 
 
 class AdoptionTrigger:
-    """An attribute that Accelerate asks for before it prepares a loader: the time to `adopt`."""
+    """An attribute that Accelerate reads before it prepares a loader: the time to `adopt`."""
 
     def __get__(self, loader: object, kind: type) -> bool:
         adopt(kind)

@@ -180,7 +180,7 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
 
     @property
     def finish(self) -> Any:
-        """Pins batches where that is asked for and there is a device to pin them for."""
+        """Pins batches if requested, and if there is a device to pin them for."""
         if self.pin_memory and self._pinning is None:
             self._pinning = pinning(self.pin_memory_device)
         return self._pinning if self.pin_memory else None

@@ -109,7 +109,7 @@ class _ImmediateCopies:
         return begun
 
     def drain(self) -> None:
-        """Wait for all copies that were begun."""
+        """Wait for all started copies."""
 
 
 class _Streamed:
@@ -229,7 +229,7 @@ class _Event:
 
 
 def _all_streams() -> set[Any]:
-    """Every stream torch can hand out, by asking for so many that it begins again."""
+    """Return every stream that torch can hand out, by requesting so many that they repeat."""
     found = set()
     for device in range(torch.cuda.device_count()):
         found.add(torch.cuda.default_stream(device))
@@ -270,7 +270,7 @@ class Pinning:
 
 
 def pinning(device: str) -> Pinning | None:
-    """Return what pins batches here; None, with a warning, where there is no device to pin them for.
+    """Return the object that pins batches; None, with a warning, if there is no device to pin them for.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The lead of Lightning over its loop when it asks a loader for its state.
+"""The number of batches by which Lightning is ahead of its loop when it asks a loader for its state.
 
 Lightning asks with a bare ``loader.state_dict()``. But it does not end an epoch by exhausting the
 iterator, and where a loader has no length it holds one batch more than the training step has seen.
@@ -22,7 +22,7 @@ def fetched_ahead() -> tuple[int, bool] | None:
     Returns
     -------
     (int, bool) or None
-        How many batches were taken that the training step has not seen; whether the step has seen
+        The number of batches taken that the training step has not seen; and whether the step has seen
         the epoch's last one. None if the caller is not Lightning.
 
     Raises

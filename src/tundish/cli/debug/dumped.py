@@ -21,7 +21,7 @@ def show_dump(folder: str, node: str | None) -> int:
     Returns
     -------
     int
-        0; 1: something is not finite; 2: there is no dump.
+        The exit status: 0; 1 if something is not finite; 2 if there is no dump.
     """
     try:
         dump = read_dump(folder)

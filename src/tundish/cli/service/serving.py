@@ -1,4 +1,4 @@
-"""``tundish service dispatcher`` and ``worker``: a server that runs until it is told to end."""
+"""``tundish service dispatcher`` and ``worker``: a server that runs until it is stopped."""
 
 from __future__ import annotations
 

@@ -281,9 +281,9 @@ class Room:
     path : str
         For messages.
     free : callable
-        ``free()``: the bytes that may still be written; None: nobody knows.
+        A function that returns the number of bytes that may still be written; None: unknown.
     left : int or None
-        How many elements are to come; None: nobody knows, and nothing is asked.
+        The number of elements to come; None: unknown, and nothing is checked.
     compression : {None, "lz4", "zstd"}
         The compression of batches.
     """

@@ -121,7 +121,7 @@ def pipeline_of(
     Raises
     ------
     Refusal
-        There is no such pipeline, it has no fingerprint, or it cannot be divided; in words.
+        There is no such pipeline, it has no fingerprint, or it cannot be divided; with a message.
     """
     dataset = _found(target)
     given = {name: value for name, value in options.items() if value is not None}

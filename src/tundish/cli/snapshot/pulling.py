@@ -1,4 +1,4 @@
-"""Asking a pipeline for one element after another, until it ends or the job is told to end."""
+"""Requests for one element after another, until the pipeline ends or the job is stopped."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Pull:
     elements : Iterator
         The elements of a plan whose last operator is a snapshot that is being written.
     log : Log
-        The log that is told of progress.
+        The log to which progress is reported.
     bad : BadRecords
         The elements that failed.
     max_errors : int

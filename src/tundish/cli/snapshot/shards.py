@@ -159,7 +159,7 @@ def run(path: str, of: int, key: str | None = None, *, as_json: bool = False) ->
     of : int
         The number of shards.
     key : str, optional
-        Which pipeline's; by default the one whose shards were begun last.
+        The key of the pipeline; by default the one with the newest shards.
     as_json : bool
         Print an object instead of text.
 

@@ -42,12 +42,12 @@ def open_catalog(path: str) -> Catalog:
 
 
 def key_of(catalog: Catalog, key: str | None) -> str:
-    """The pipeline that is asked for: by default the one that was completed last, or the only one.
+    """The requested pipeline: by default the one completed last, or the only one.
 
     Raises
     ------
     Refusal
-        There is none, or nothing says which.
+        There is none, or it is not clear which one is meant.
     """
     keys = catalog.keys()
     if key is not None:
@@ -197,7 +197,7 @@ def gc(
 
 
 def compact(path: str, *, shard_bytes: int, key: str | None = None, as_json: bool = False) -> int:
-    """Write snapshots anew with larger files."""
+    """Rewrite snapshots with larger files."""
     catalog = open_catalog(path)
     chosen = None if key is None else key_of(catalog, key)
     written = upkeep.compact(path, key=chosen, shard_bytes=shard_bytes)

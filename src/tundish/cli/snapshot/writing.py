@@ -159,7 +159,7 @@ class WriteCall:
     pipeline : KeptPipeline
         The pipeline whose elements are kept.
     log : Log
-        The log that is told of progress.
+        The log to which progress is reported.
     workers : int or None
         How many processes were asked for.
     max_errors : int
@@ -356,7 +356,7 @@ class WriteCall:
 
 
 def _how_many(pipeline: KeptPipeline, asked: int | None) -> int:
-    """Return how many workers: as asked, as the pipeline asks, else one a core."""
+    """Return the number of workers: as requested, else that of the pipeline, else one per core."""
     node = pipeline.node
     options = options_of(node)
     quiet = options.asked_workers is None and not any(

@@ -29,7 +29,7 @@ def expand_hostlist(hostlist: str) -> list[str]:
     Raises
     ------
     ValueError
-        It is none.
+        It is malformed.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def expand_tasks_per_node(tasks: str) -> list[int]:
     Raises
     ------
     ValueError
-        It is none.
+        It is malformed.
 
     Examples
     --------
