@@ -56,7 +56,7 @@ def default_collate(batch: Any) -> Any:
     -------
     object
         Arrays in the structure of a sample. Python's ints give int64, bools bool, floats float64;
-        floats behind a first int give float32, as in torch.
+        floats after a first int give float32, as in torch.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def default_collate(batch: Any) -> Any:
 
     Notes
     -----
-    Where torch raises and there is no doubt what is meant, an array results: for arrays with
+    If torch raises although the meaning is clear, an array results: for arrays with
     negative or odd strides or another byte order (they become native), for times, records and
     extended precision, and for uint64 scalars.
 
@@ -91,7 +91,7 @@ def default_convert(data: Any) -> Any:
 
     It is what a loader without batches does. Arrays stay as they are; numpy scalars become 0-d
     arrays; containers are copied as by `default_collate`, a plain tuple as a list; everything
-    else, Python's numbers too, is left alone.
+    else, Python's numbers too, stays unchanged.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A `DataLoader` over a `Dataset`, whose own iterator does the work without a second pool."""
+"""A `DataLoader` over a `Dataset`, whose iterator does the work without a second pool."""
 
 from __future__ import annotations
 

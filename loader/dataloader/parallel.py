@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LoaderTimeoutError(StalledError, RuntimeError):
-    """No batch came within the loader's ``timeout``; iteration can go on."""
+    """No batch came within the loader's ``timeout``; iteration can continue."""
 
     def __str__(self) -> str:
         if not self.seconds:

@@ -83,7 +83,7 @@ class RandomSampler(Sampler[int]):
     Parameters
     ----------
     data_source : Sized
-        Only its length is used, anew in each epoch.
+        The data; only its length is used, which is read in each epoch.
     replacement : bool
         True if each index is drawn from all; False for consecutive permutations.
     num_samples : int, optional

@@ -1,6 +1,6 @@
 """Measurements of a pipeline and conclusions from them: what happened, how fast, and where it waits.
 
-It knows numbers and names, neither plans nor processes: `loader.run` measures and asks.
+It works on numbers and names, not on plans or processes: `loader.run` measures and calls it.
 
 May import nothing but the modules beside `tundish.errors`.
 """

@@ -48,7 +48,7 @@ class Costs:
     feeding_s : float
         Seconds of functions that run in the consumer although there are workers: a generator.
     busy_s, cpu_s, alone_s : float
-        Seconds of work of whoever computes; how much of it was on a core; and how long it would have
+        Seconds of computation; how much of it was on a core; and how long it would have
         been without waiting for a core.
     here_s : float
         Seconds of computing it in the consumer's process.

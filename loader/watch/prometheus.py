@@ -28,7 +28,7 @@ class MetricsServer:
         0: any that is free, which `port` then says.
     host : str
         The address to listen at. The default can only be reached from this machine: the numbers
-        name operators and tags of yours, and whoever reaches the port can read them.
+        name your operators and tags, and anyone who reaches the port can read them.
     aggregator : StatsAggregator, optional
         What is served. None: all iterators of this process that are made from now on, until it is closed.
 
@@ -44,11 +44,11 @@ class MetricsServer:
     ModuleNotFoundError
         prometheus_client is not installed: ``pip install 'tundish[prometheus]'``.
     TypeError
-        `port` is no int, `host` no str or `aggregator` something else.
+        `port` is not an int, `host` not a str, or `aggregator` something else.
     ValueError
         `port` is not from 0 to 65535.
     OSError
-        The port is in use, or may not be used, or `host` is no address of this machine.
+        The port is in use or not allowed, or `host` is not an address of this machine.
 
     Examples
     --------

@@ -1,12 +1,12 @@
-"""The names of ``tf.data`` where they are there: ``td.data.Dataset`` is ``td.Dataset``.
+"""The names of ``tf.data``: ``td.data.Dataset`` is ``td.Dataset``.
 
-For code that says ``from tensorflow import data``, or that is easier to move with one import changed::
+For code with ``from tensorflow import data``, or that is easier to move by changing one import::
 
     from tundish import data
 
     ds = data.Dataset.range(10).map(f, num_parallel_calls=data.AUTOTUNE)
 
-Nothing is made here: each name is that of `tundish`, imported on first use.
+Nothing is defined here: each name is that of `tundish`, imported on first use.
 """
 
 from __future__ import annotations

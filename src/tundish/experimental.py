@@ -347,7 +347,7 @@ def set_stats_aggregator(
     Parameters
     ----------
     stats_aggregator : StatsAggregator
-        Who is told.
+        The aggregator that receives the measurements.
     prefix, counter_prefix : str
         As in `StatsOptions`.
     """

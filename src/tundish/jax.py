@@ -73,7 +73,7 @@ class JaxIterator(Prefetcher):
 
 
 def place(batch: Any, sharding: Any) -> Any:
-    """A nest with its arrays on devices; the transfers are begun, not waited for."""
+    """A nest with its arrays on devices; the transfers have started, and may not be complete."""
     if sharding is None or isinstance(sharding, (jax.Device, jax.sharding.Sharding)):
         return map_nest(lambda leaf: _put(leaf, sharding), batch)
     return jax.tree.map(_put, batch, sharding)

@@ -84,7 +84,7 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
         Raises
         ------
         CheckpointError
-            There is no state, or those of another number of processes differ.
+            There is no state, or it was written by another number of processes whose states differ.
         """
         state = _read(directory)
         item = None if args is None else args.item
@@ -94,7 +94,7 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
         return item
 
     def metadata(self, directory: Any) -> None:
-        """Return None: there is none."""
+        """Return None: it has none."""
 
 
 @ocp.args.register_with_handler(CheckpointHandler, for_save=True)

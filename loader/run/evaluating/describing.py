@@ -56,7 +56,7 @@ def describe_pipeline(root: Operator, *, version: str | None = None) -> list[JSO
 
 
 def operators_of(root: Operator) -> list[dict[str, Any]]:
-    """Return the same list with arguments as they are, not as JSON."""
+    """Return the operators of a plan, with their arguments as objects and not as JSON."""
     policy = options_of(root).on_error
     numbers: dict[int, int] = {}
     found: list[dict[str, Any]] = []

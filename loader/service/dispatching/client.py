@@ -117,16 +117,16 @@ class DispatcherClient:
         dataset : str
             The id of its dataset.
         kind : str
-            How it deals elements.
+            The way in which it distributes elements.
         parameters : JSON
-            The parameters of that.
+            The parameters of `kind`.
         wait_s : float
             Seconds to wait for a server.
 
         Raises
         ------
         IncompatibleJobError
-            A job of this name is another.
+            A job of this name exists, and differs.
         FileNotFoundError
             The dataset is not registered.
         RuntimeError

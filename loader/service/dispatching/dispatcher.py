@@ -73,7 +73,7 @@ class Served:
 
 @dataclass(frozen=True)
 class AgentHeard:
-    """An agent that joins, or says that it is still there; its name is its own for ever."""
+    """An agent that joins, or reports that it is alive; its name never changes."""
 
     name: str
     address: Address

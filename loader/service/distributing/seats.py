@@ -94,7 +94,7 @@ class Seeking:
     dial : Dial or None
         The connection that is being made; None between two.
     until : float
-        When to go on without news, by ``time.monotonic``.
+        When to continue without news, by ``time.monotonic``.
     """
 
     def __init__(self, seat: int) -> None:

@@ -110,7 +110,7 @@ class HostLink:
         HostEndedError
             The host process has ended, or will not answer.
         ValueError
-            It runs another dataset, or is of other versions.
+            It runs another dataset, or has other versions.
         """
         self._sock.settimeout(timeout_s)
         self._tell({"do": "hello", "versions": versions()})

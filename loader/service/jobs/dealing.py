@@ -46,7 +46,7 @@ def check_numbered(dataset: Dataset) -> None:
     Raises
     ------
     ValueError
-        They come as they are ready.
+        Elements are delivered in the order in which they are ready.
     """
     node = dataset._node  # noqa: SLF001 - our own
     if options_of(node).deterministic is False or any(each.unordered for each in walk(node)):

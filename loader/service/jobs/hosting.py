@@ -21,9 +21,9 @@ class JobOrder:
     dataset : str
         The id of its dataset.
     kind : str
-        How it deals elements.
+        The way in which it distributes elements.
     parameters : JSON
-        The parameters of that.
+        The parameters of `kind`.
     again : bool
         True if another may have served it before: consumers may be about to come back.
     """

@@ -55,7 +55,7 @@ class SharedJob:
         The number of consumers that read in step: consumer i of n gets the i-th element of each n. None: elements go
         to the consumer that asks first.
     most, most_bytes : int
-        Bounds of the elements that are made and not yet had.
+        Limits on the elements that are made and not yet delivered.
     lease_s : float
         The seconds for which a consumer that is not connected still takes part.
     again : bool
@@ -63,7 +63,7 @@ class SharedJob:
     now : float
         The time.
     every : int
-        Consumers are told a new low after so many elements.
+        The number of elements after which consumers get a new low.
     """
 
     def __init__(

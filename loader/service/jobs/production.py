@@ -135,9 +135,9 @@ class Production:
         turn : int
             The turn of the order.
         state : dict or None
-            The iterator's state behind the element, if it was taken.
+            The iterator's state after the element, if one was taken.
         settled : float
-            Of states below this number, every second one is forgotten when there are many.
+            Below this number, every second state is dropped if there are many.
         """
         if turn != self.turn or self._position is None:
             return None

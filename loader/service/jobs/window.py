@@ -47,7 +47,7 @@ class SharedWindow:
     lease_s : float
         The seconds for which a trainer that is not connected still holds up the others.
     every : int
-        Trainers are told a newer state of the iterator after so many elements.
+        The number of elements after which trainers get a newer state of the iterator.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ class ProgressLine:
             sys.stdout.flush()
 
     def finish(self) -> None:
-        """Leave one line that stays."""
+        """Print the last line, which stays."""
         now = time.perf_counter()
         if live():
             sys.stdout.write("\r\x1b[K")

@@ -104,7 +104,7 @@ class Work:
 
 
 def _follow(ray: Any, work: Work, *, as_json: bool) -> int:
-    """Run the tasks and tell of each that ends; return the first status that is not DONE."""
+    """Run the tasks and report each that ends; return the first status that is not DONE."""
     cpus = max(1, work.given["workers"])
     task = ray.remote(max_retries=-1, num_cpus=cpus, scheduling_strategy="SPREAD")(write_shard)
     waiting = {task.remote(work, k): k for k in range(work.count)}

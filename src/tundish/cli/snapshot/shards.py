@@ -28,19 +28,19 @@ def shard_of(text: str, environ: Mapping[str, str], of: int | None = None) -> Sh
     text : str
         ``i/n`` with i from 0, or ``auto``.
     environ : mapping
-        What `auto` is read from.
+        The environment variables from which ``auto`` is read.
     of : int, optional
-        How many shards, for `auto`.
+        The number of shards, for ``auto``.
 
     Returns
     -------
     (int, int)
-        Which one, and of how many.
+        The number of the shard, and the number of shards.
 
     Raises
     ------
     Refusal
-        There is no such shard, or the environment does not say.
+        There is no such shard, or the environment does not name one.
 
     Examples
     --------

@@ -22,7 +22,7 @@ def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
 
 
 def odd(x: Any) -> Any:
-    """Give numbers of every kind, and what is none."""
+    """Give numbers of every kind, and values that are not numbers."""
     kinds: list[Any] = [
         *(3, 2.5, True, np.int8(-4), np.float32(7.5), np.array(6), np.uint64(2**64 - 1)),
         *(float("inf"), -np.inf, -0.0, 0, 2**53 + 1, float(2**53), np.float16(2)),
