@@ -289,8 +289,7 @@ def _newest(fd: int, pid: int) -> bytes:
         if zlib.crc32(data) == crc and _head(fd, _HEADS[seq % 2]) == newest:
             return data
     raise TimeoutError(
-        f"the board of process {pid} was written anew each of {_TRIES} times it was read, or its "
-        "process was stopped before anything was on it"
+        f"the board of process {pid} changed during each of {_TRIES} reads, or its process was stopped before it wrote anything"
     )
 
 

@@ -140,7 +140,9 @@ class Fields:
         if not isinstance(value, str):
             raise self.wrong(name, "a text")
         if pattern is not None and not pattern.match(value):  # it becomes a file's name
-            raise SnapshotCorruptError(self.path, f'"{name}" is {value!r}, which is no plain name')
+            raise SnapshotCorruptError(
+                self.path, f'"{name}" is {value!r}, which is not a plain name'
+            )
         return value
 
     def optional_text(self, name: str) -> str | None:

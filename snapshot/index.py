@@ -67,7 +67,7 @@ def read_index(data: bytes, path: str) -> tuple[np.ndarray, bytes]:
     try:
         file = pa.ipc.open_file(pa.py_buffer(data))
         if not file.schema.equals(_SCHEMA):
-            raise SnapshotCorruptError(path, f"is no index of a run: {file.schema}")
+            raise SnapshotCorruptError(path, f"is not an index of a run: {file.schema}")
         rows = file.read_all().combine_chunks()
         rows.validate(full=True)
         entries = np.empty(rows.num_rows, ENTRY)
@@ -75,7 +75,7 @@ def read_index(data: bytes, path: str) -> tuple[np.ndarray, bytes]:
             entries[name] = rows.column(name).to_numpy()
         return entries, file.schema.metadata[_TABLE]
     except (pa.ArrowException, KeyError, TypeError, ValueError, OSError) as problem:
-        raise SnapshotCorruptError(path, f"is no index of a run: {problem!r}") from problem
+        raise SnapshotCorruptError(path, f"is not an index of a run: {problem!r}") from problem
 
 
 def read_batch(store: Store, name: str, entry: np.void) -> bytes:

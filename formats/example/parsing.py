@@ -223,7 +223,7 @@ def find_plainly(
         return find(record, wanted)
     except MalformedError as error:
         raise ValueError(
-            f"{where(k, names)} of {len(record):,} bytes is no tf.train.Example: {error}"
+            f"{where(k, names)} of {len(record):,} bytes is not a tf.train.Example: {error}"
         ) from None
     except SpecError as error:
         raise SpecError(f"{where(k, names)}: {error}") from None

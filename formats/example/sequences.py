@@ -192,7 +192,7 @@ def _parse(
             found.append(_find(record, list(in_context.values()), list(in_lists.values())))
         except MalformedError as error:
             raise ValueError(
-                f"{where(k, names)} of {len(record):,} bytes is no tf.train.SequenceExample: {error}"
+                f"{where(k, names)} of {len(record):,} bytes is not a tf.train.SequenceExample: {error}"
             ) from None
         except SpecError as error:
             raise SpecError(f"{where(k, names)}: {error}") from None

@@ -299,7 +299,7 @@ def _text(raw: bytes) -> str | Unreadable:
     try:
         return raw.decode()
     except UnicodeDecodeError as problem:
-        return Unreadable(raw, f"is no UTF-8 text: {problem.reason} at byte {problem.start}")
+        return Unreadable(raw, f"is not UTF-8 text: {problem.reason} at byte {problem.start}")
 
 
 def _duckdb(name: str) -> Any:

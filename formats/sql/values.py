@@ -188,7 +188,7 @@ def _one(value: Any, dtype: str, one: Callable[[Any, Any], Any]) -> Any:
         return one(value, _dtype(dtype))
     except (ValueError, TypeError, OverflowError, ArithmeticError):
         shown = repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}..."
-        raise _UnfitError(f"is {shown} ({type(value).__name__}), which is no {dtype}") from None
+        raise _UnfitError(f"is {shown} ({type(value).__name__}), which is not {dtype}") from None
 
 
 def _int(value: Any, want: Any) -> Any:

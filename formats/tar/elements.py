@@ -289,7 +289,7 @@ class _Element:
             return name.decode()
         except UnicodeDecodeError as error:
             self._refuse(
-                offset, f"{_shown(name)} is no UTF-8: {error.reason} at byte {error.start}"
+                offset, f"{_shown(name)} is not UTF-8: {error.reason} at byte {error.start}"
             )
             return ""
 

@@ -113,7 +113,7 @@ def check_context(context: Any, num_workers: int) -> Any:
         return None
     if num_workers == 0:
         raise ValueError(
-            f"multiprocessing_context needs num_workers > 0, and this is num_workers={num_workers}"
+            f"multiprocessing_context needs num_workers > 0, not num_workers={num_workers}"
         )
     if isinstance(context, str):
         methods = multiprocessing.get_all_start_methods()

@@ -111,7 +111,7 @@ class DistributedSampler(Sampler[int]):
         """Return each process's share of a number of samples."""
         if self.uneven == "error" and left % self.num_replicas:
             raise SpecError(
-                f"{left} samples cannot be dealt evenly to {self.num_replicas} processes; "
+                f"{left} samples cannot be divided evenly among {self.num_replicas} processes; "
                 'uneven="pad", "drop" or "mask" says what to do'
             )
         return left // self.num_replicas if self.drop_last else -(-left // self.num_replicas)

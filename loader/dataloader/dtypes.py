@@ -96,7 +96,7 @@ def _check_layout(array: np.ndarray | np.generic) -> None:
         )
     if width and any(stride % width for stride in array.strides):
         raise ValueError(
-            f"an array has strides {array.strides} that are no multiples of its item size {width}, "
+            f"an array has strides {array.strides} that are not multiples of its item size {width}, "
             "which a tensor cannot have; copy it, for example with array.copy()"
         )
     if not array.dtype.isnative:

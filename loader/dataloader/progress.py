@@ -144,7 +144,7 @@ class Progress:
         """
         if state.get("kind") != _KIND or state.get("version") != _VERSION:
             raise CheckpointError(
-                f"this is no state of a {_KIND} (version {_VERSION}): its keys are {sorted(state)}"
+                f"this is not a state of a {_KIND} (version {_VERSION}): its keys are {sorted(state)}"
             )
         fields = {k: v for k, v in state.items() if k in _KEPT}
         return cls(**copy.deepcopy(fields), restores=True)

@@ -303,7 +303,7 @@ class AssertingMethods(Fluent):
         if have < 0:
             shown = "infinite" if have == INFINITE_CARDINALITY else "not known"
             raise SpecError(
-                f"pad_to_cardinality({count}) needs a known number of elements, and it is {shown}; declare it "
+                f"pad_to_cardinality({count}) needs a known number of elements, but it is {shown}; declare it "
                 "with assert_cardinality"
             )
         if have > count:

@@ -245,7 +245,7 @@ def _read_kinds(state: Any) -> Kinds | None:
         except (TypeError, ValueError):
             right = False
         if not right:
-            raise InvalidStateField(f"has {kind!r:.60}, which is no dtype", "kinds")
+            raise InvalidStateField(f"has {kind!r:.60}, which is not a dtype", "kinds")
     return kinds  # type: ignore[no-any-return]  # looked at just now
 
 

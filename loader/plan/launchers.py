@@ -107,8 +107,7 @@ def identity(environ: Environment) -> Identity | None:
     for inner, outer in pairwise(found):
         if (inner.count, inner.index) != (outer.count, outer.index) and not inner.inside(outer):
             raise ValueError(
-                f"the environment contradicts itself: {inner.said} against {outer.said}. Unset those "
-                "that do not count, or say which process this is: InputContext(count, index)"
+                f"the environment contradicts itself: {inner.said} against {outer.said}. Unset the wrong ones, or pass the rank and the number: InputContext(count, index)"
             )
     return found[0] if found else _job(environ)
 
@@ -287,8 +286,7 @@ def _job(environ: Environment) -> Identity | None:
     count = next((each for each in _COMPLETIONS if each in environ), None)
     if count is None:
         raise ValueError(
-            f"{name}={_shown(environ[name])} is set: this is a pod of an indexed job, and Kubernetes does not "
-            f"say how many there are. Set {_COMPLETIONS[0]} in the pod's template to .spec.completions, or "
+            f"{name}={_shown(environ[name])} is set: this is a pod of an indexed job, but Kubernetes does not say how many there are. Set {_COMPLETIONS[0]} in the pod's template to .spec.completions, or "
             "give an InputContext: InputContext(count, index), or InputContext() if pods do not share their input"
         )
     return _identity(environ, name, count)

@@ -145,7 +145,7 @@ def _fit_leaf(leaf: Any, spec: ArraySpec, path: str) -> Any:
     try:
         array = np.asarray(leaf)
     except ValueError as problem:
-        raise SpecError(f"{where} is no array: {problem}") from problem
+        raise SpecError(f"{where} is not an array: {problem}") from problem
     if not array.size and isinstance(leaf, (list, tuple)):  # numpy has to guess what is not in it
         array = array.astype(spec.dtype)
     if array.dtype != spec.dtype:

@@ -140,7 +140,7 @@ def _read(data: Any, known: list[Ref]) -> Ref:
         return known[int(data)]
     if not isinstance(data, (list, tuple)):
         if type(data) is not int or not -_FAR <= data < _FAR:
-            raise ValueError(f"{data!r:.40} is no integer of 64 bits")
+            raise ValueError(f"{data!r:.40} is not a 64-bit integer")
         return data
     ref = tuple([_read(x, known) for x in data])
     if len(ref) > _SHORT:

@@ -150,7 +150,7 @@ def _wrong_in(state: dict[str, Any]) -> str | None:
             return f"it has no {name!r}"
     plan, share = state["plan"], state.get("process")
     if not isinstance(plan, list) or not all(map(_is_described, plan)):
-        return "its 'plan' is no list of operators"
+        return "its 'plan' is not a list of operators"
     if not isinstance(state["python"], str):
         return f"its 'python' is {state['python']!r:.60}, not a name"
     for name in ("iteration", "seed", "graph_seed"):

@@ -198,6 +198,6 @@ def dtype_from_json(told: Any) -> np.dtype:
         found: np.dtype = np.dtype(getattr(importlib.import_module(package), name))
     except (ImportError, AttributeError) as problem:
         raise SnapshotError(
-            f"the snapshot holds {package}.{name}, and here is none ({problem}); install {package}"
+            f"the snapshot holds {package}.{name}, which is missing here ({problem}); install {package}"
         ) from problem
     return found.newbyteorder(told["order"]) if "order" in told else found

@@ -41,7 +41,7 @@ from tundish.snapshot.fingerprint.provenance import installed_name, is_users_mod
 REMEDIES = (
     "make it inside the function, so that the pipeline does not hold it; or",
     f"give its class a method {HOOK}() that returns what counts of it; or",
-    "say snapshot(..., version='1'), which stands for all functions and objects of the pipeline",
+    "pass snapshot(..., version='1'), which stands for all functions and objects of the pipeline",
 )
 _FAR = 1 << 60
 

@@ -129,7 +129,7 @@ def _compacted(catalog: Catalog, manifest: Manifest, shard_bytes: int) -> list[C
         return []
     free = store.free_bytes()
     if free is not None and free < manifest.bytes:
-        problem = f"{manifest.bytes:,} bytes are to be copied, and there is room for {free:,}"
+        problem = f"{manifest.bytes:,} bytes are to be copied, but there is room for {free:,}"
         raise SnapshotWriteError(store.shown(), problem, manifest.rows)
     made = _copy(catalog, manifest, runs, shard_bytes)
     stored = finish_run(store, made)

@@ -233,7 +233,7 @@ def _of_batch(data: bytes, entry: np.void, schema: pa.Schema, form: Form) -> str
         batch.validate(full=True)
         decode(batch, form)
     except (pa.ArrowException, ValueError, OSError) as error:
-        return f"its bytes are as they were written, and are no batch: {error}"
+        return f"its bytes are as they were written, but not a batch: {error}"
     if batch.num_rows != entry["rows"]:
         return f"has {batch.num_rows} rows, and {entry['rows']} were written"
     return ""

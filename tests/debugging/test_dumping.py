@@ -337,11 +337,11 @@ def test_tensorflows_place(tmp_path: Path) -> None:
         ({"tensor_debug_mode": None}, TypeError, "not NoneType"),
         ({"circular_buffer_size": "a"}, TypeError, "integer"),
         ({"op_regex": 3}, TypeError, "not int"),
-        ({"op_regex": "("}, ValueError, "no regular expression"),
+        ({"op_regex": "("}, ValueError, "not a regular expression"),
         ({"tensor_dtypes": "float32"}, TypeError, "list of dtypes"),
         ({"tensor_dtypes": np.float32}, TypeError, "list of dtypes"),
-        ({"tensor_dtypes": ["nonsense"]}, TypeError, "'nonsense', which is no dtype"),
-        ({"tensor_dtypes": [None]}, TypeError, "None, which is no dtype"),
+        ({"tensor_dtypes": ["nonsense"]}, TypeError, "'nonsense', which is not a dtype"),
+        ({"tensor_dtypes": [None]}, TypeError, "None, which is not a dtype"),
     ],
 )
 def test_bad_arguments(arguments: Any, error: type[Exception], words: str, tmp_path: Path) -> None:

@@ -296,7 +296,7 @@ def test_a_pod_of_an_indexed_job(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="JOB_COMPLETIONS must be at most"):
         KubernetesClusterResolver().cluster_spec()
     monkeypatch.delenv("JOB_COMPLETION_INDEX")
-    with pytest.raises(RuntimeError, match="no pod of an indexed job"):
+    with pytest.raises(RuntimeError, match="not a pod of an indexed job"):
         KubernetesClusterResolver()
     with pytest.raises(ValueError, match="job_to_label_mapping is for a client"):
         KubernetesClusterResolver({"worker": ["a=b"]})

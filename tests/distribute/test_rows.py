@@ -286,7 +286,7 @@ def test_arguments_of_other_types() -> None:
     ds = numbers(4).batch(2)
     for call, says in [
         (lambda: distribute([1]), "dataset must be a Dataset"),
-        (lambda: distribute(ds, td.InputContext()), "say context="),
+        (lambda: distribute(ds, td.InputContext()), "pass context="),
         (lambda: distribute(ds, 3), "options must be InputOptions"),
         (lambda: distribute(ds, context=3), "context must be an InputContext"),
         (lambda: distribute(ds, all_min=3), "all_min must be callable"),

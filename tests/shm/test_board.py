@@ -327,7 +327,7 @@ def test_one_that_is_overtaken_for_ever_gives_up(
     monkeypatch.setattr(os, "pread", overtaken)
     monkeypatch.setattr(boards, "_AGAIN_S", 0.0)
 
-    with pytest.raises(TimeoutError, match="written anew each of 64 times"):
+    with pytest.raises(TimeoutError, match="changed during each of 64 reads"):
         read_board(os.getpid())
 
 

@@ -149,7 +149,7 @@ def service_of(services: Sequence[Service]) -> Service:
     if len(services) > 1:
         named = " and ".join(map(str, services))
         raise ValueError(
-            f"one pipeline can be computed by one service, in one way, and this one names {named}: give the same "
+            f"one pipeline can be computed by one service, in one way, but this one names {named}: give the same "
             "arguments to each distribute(), or iterate over one of the datasets separately"
         )
     return services[0]

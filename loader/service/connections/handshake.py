@@ -157,7 +157,7 @@ def hear(stream: Any, most: int = MOST_JSON) -> Steps[dict[str, Any]]:
     except RecursionError:
         what = None
     if not isinstance(what, dict):
-        raise ValueError("a frame that is no JSON object")  # noqa: TRY004 - of what was received
+        raise ValueError("a frame that is not a JSON object")  # noqa: TRY004 - of what was received
     return what
 
 

@@ -52,7 +52,7 @@ class DispatcherClient:
     Raises
     ------
     ValueError
-        The target is no address.
+        The target is not an address.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ def address_of(value: Any) -> Address:
     """Return an address that came in a call; raise `ValueError` if it is none."""
     host, port = value
     if not isinstance(host, str) or type(port) is not int or not 0 <= port < 1 << 16:
-        raise ValueError(f"{value!r} is no address")
+        raise ValueError(f"{value!r} is not an address")
     return host, port
 
 

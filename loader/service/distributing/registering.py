@@ -47,7 +47,7 @@ def _check_same(client: DispatcherClient, plan: Any, dataset_id: str) -> None:
     differences = plan_differences(plan, _described(known), "in the one that is registered")
     if differences:
         told = "; ".join(differences)
-        raise ValueError(f"dataset_id={dataset_id!r} stands for another dataset: {told}")
+        raise ValueError(f"dataset_id={dataset_id!r} is the id of another dataset: {told}")
 
 
 def fetched(target: str, dataset_id: str) -> Dataset:

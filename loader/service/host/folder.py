@@ -179,7 +179,7 @@ def packet_socket() -> socket.socket:
     """Return a new Unix socket that carries whole messages."""
     if not sys.platform.startswith("linux"):
         raise RuntimeError(
-            f"one pipeline for several processes of a host needs Linux, and this is {sys.platform}: iterate over the dataset itself"
+            f"one pipeline for several processes of a host needs Linux, but this is {sys.platform}: iterate over the dataset itself"
         )
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.settimeout(None)  # the process's default may be another

@@ -134,7 +134,7 @@ def parse_told(data: bytes) -> dict[str, Any]:
     except (RecursionError, UnicodeDecodeError) as error:
         raise ValueError(str(error)) from None
     if not isinstance(message, dict):
-        raise ValueError("it is no object of JSON")  # noqa: TRY004 - its bytes are wrong
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 - its bytes are wrong
     return message
 
 
@@ -150,7 +150,7 @@ def read_file(fd: int) -> bytes:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= _MOST_FILE:
             raise ValueError(
-                f"descriptor of mode {found.st_mode:o} with {found.st_size:,} bytes is no message"
+                f"descriptor of mode {found.st_mode:o} with {found.st_size:,} bytes is not a message"
             )
         return os.pread(fd, found.st_size, 0)  # not mapped: the sender may truncate it
     finally:

@@ -76,8 +76,8 @@ class Consume(SourceNode):
     safe = False
     reads = "generator"
     at_work = "in this process"
-    redone = "elements of a shared job are dealt again"
-    undivided = "is dealt to consumers by its job"
+    redone = "elements of a shared job are distributed again"
+    undivided = "is distributed to consumers by its job"
 
     @property
     def cardinality(self) -> int:

@@ -167,7 +167,7 @@ class SharedJob:
     def _misfit(self, claim: Claim) -> str | None:
         """Return why a claim is of no consumer of this job; None if it may be."""
         if not claim.consumer:
-            return "a consumer of a job has a name, and this one's is empty"
+            return "the name of a consumer of a job must not be empty"
         if self.rounds is not None and claim.consumer not in map(str, range(self.rounds)):
             return f"the job deals in rounds to consumers 0 to {self.rounds - 1}; there is no {claim.consumer!r}"
         mine, its = self.generation, claim.base.generation

@@ -71,7 +71,7 @@ class SharedWindow:
         """Continue a trainer at the position of its state, or at the nearest one in the window."""
         run, name, made = claim.base.run, claim.consumer, self._made
         if not name:
-            return Declined("a trainer of a job has a name, and this one's is empty")
+            return Declined("the name of a trainer of a job must not be empty")
         if None not in {made.run, run} and run != made.run:
             return Declined(
                 f"the state is of another run: [fingerprint, iteration, seed, graph_seed] are {run} in the state, "

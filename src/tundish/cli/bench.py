@@ -36,7 +36,7 @@ def run(names: Sequence[str] = (), *, quick: bool = False) -> int:
     known = sorted(path.stem for path in folder.glob("*.py") if path.stem not in _HELPERS)
     unknown = [name for name in names if name not in known]
     if not known:
-        say(warn("the benchmarks are in a checkout, and this is an installed package"))
+        say(warn("the benchmarks are in a checkout, but this is an installed package"))
         return 2
     if unknown:
         say(warn(f"there is no {', '.join(unknown)}; there are {', '.join(known)}"))

@@ -87,7 +87,7 @@ def runs() -> Iterator[tuple[str, Iterator[bytes]]]:
     yield "In this process, without workers", hashed(photographs().iterator(workers=0))
     yield f"With {WORKERS} workers", hashed(photographs().iterator(workers=WORKERS))
     yield f"With {WORKERS} workers, one killed after batch {KILL_AT}", with_a_kill()
-    yield f"Stopped after batch {SAVE_AT}; a new process with 1 worker goes on", resumed()
+    yield f"Stopped after batch {SAVE_AT}; a new process with 1 worker continues", resumed()
 
 
 def hashed(batches: Any) -> Iterator[bytes]:

@@ -121,7 +121,7 @@ def find(target: str) -> Dataset:
     if not isinstance(found, Dataset):
         kind = type(found).__qualname__
         hint = ": name the one that it divides" if kind == "DistributedDataset" else ""
-        raise TypeError(f"this is no Dataset but of type {kind}{hint}")
+        raise TypeError(f"this is not a Dataset, but of type {kind}{hint}")
     return found
 
 

@@ -74,7 +74,9 @@ def _seconds(ds: Dataset) -> float:
 
 def _killed(folder: str) -> str:
     say()
-    say(f"A new process writes it again, and is killed after batch {KILL_AT}; another one goes on.")
+    say(
+        f"A new process writes it again, and is killed after batch {KILL_AT}; another one continues."
+    )
     command = [sys.executable, "-m", "tundish.cli.kept", folder]
     killed = subprocess.run(
         [*command, str(KILL_AT)], stdout=subprocess.PIPE, text=True, check=False

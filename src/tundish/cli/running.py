@@ -159,4 +159,4 @@ def _begun_again(verdict: Verdict) -> Elements[str]:
     """Yield remarks on operators that are in a verdict and not in the plan."""
     last = verdict.plan.nodes[-1].name if verdict.plan.nodes else ""
     if last.startswith("repeat#") and any(last in line for line in verdict.lines):
-        yield f"{last} is not yours: a dataset that ends is begun again"
+        yield f"{last} is not yours: a finite dataset starts again at its end"

@@ -106,7 +106,9 @@ def check_regex(op_regex: Any) -> str | None:
     try:
         re.compile(op_regex)
     except re.error as problem:
-        raise ValueError(f"op_regex {op_regex!r} is no regular expression: {problem}") from problem
+        raise ValueError(
+            f"op_regex {op_regex!r} is not a regular expression: {problem}"
+        ) from problem
     return op_regex
 
 
@@ -122,12 +124,12 @@ def check_dtypes(wanted: Any) -> tuple[str, ...] | Callable[[Any], bool] | None:
         if given in ("str", "string"):
             given = str
         if given is None:  # which numpy takes for float64
-            raise TypeError("tensor_dtypes holds None, which is no dtype")
+            raise TypeError("tensor_dtypes holds None, which is not a dtype")
         try:
             python = isinstance(given, type) and given in (str, bytes, object)
             names.append(dtype_name(given if python else np.dtype(given)))
         except TypeError as problem:
-            raise TypeError(f"tensor_dtypes holds {each!r}, which is no dtype") from problem
+            raise TypeError(f"tensor_dtypes holds {each!r}, which is not a dtype") from problem
     return tuple(names)
 
 

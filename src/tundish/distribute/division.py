@@ -324,8 +324,7 @@ def _steps(everyone: list[tuple[Operator, tuple[int, ...]]], uneven: Uneven | No
         return max(all_steps)
     if len(set(all_steps)) > 1 or (uneven == "error" and len(set(known)) > 1):
         raise ValueError(
-            f"processes have {known} elements in their files, which is {all_steps} steps: say "
-            "uneven='drop', 'pad' or 'ignore', or shard by DATA"
+            f"processes have {known} elements in their files, which is {all_steps} steps: set uneven='drop', 'pad' or 'ignore', or shard by DATA"
         )
     return all_steps[0]
 

@@ -181,7 +181,7 @@ class DistributedIterator:
             # They have agreed: on an error in each of them, and the end.
             self._waiting, self._ended = None, True
             raise SpecError(
-                f"at step {self._steps} one process has {most} rows and another {least}: say uneven='drop' "
+                f"at step {self._steps} one process has {most} rows and another {least}: set uneven='drop' "
                 "or 'pad'"
             )
         return most > 0

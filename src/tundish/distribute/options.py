@@ -99,7 +99,7 @@ AllMin = Callable[[int], int]
 def checked(options: Any, all_min: Any, mask_key: Any) -> InputOptions:
     """Check the types of options and arguments; return the options."""
     if isinstance(options, InputContext):
-        raise TypeError("options must be InputOptions, not an InputContext: say context=")
+        raise TypeError("options must be InputOptions, not an InputContext: pass context=")
     check_is(options, (InputOptions, NoneType), "options must be InputOptions")
     if all_min is not None:
         check_callable("all_min", all_min)

@@ -93,7 +93,7 @@ def test_options_reach_the_files(file: Path) -> None:
     ("target", "told"),
     [
         ("pipelines_of_a_user.py:missing", "has no attribute 'missing'"),
-        ("pipelines_of_a_user.py:number", "this is no Dataset but of type int"),
+        ("pipelines_of_a_user.py:number", "this is not a Dataset, but of type int"),
         ("pipelines_of_a_user.py:fails", "missing 1 required positional argument"),
         ("pipelines_of_a_user.py:nothing_there", "nothing matches"),
         ("pipelines_of_a_user.py", "MODULE:NAME"),

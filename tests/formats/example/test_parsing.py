@@ -187,7 +187,7 @@ def test_lengths_of_many_bytes(more: int, level: int, count: int) -> None:
         message = key + field + size + message
     batch, wanted = [message, *records(count)], {"x": io.RaggedFeature(int)}
     if more and level < 5:
-        with pytest.raises(ValueError, match=r"example 0 .*no tf\.train\.Example"):
+        with pytest.raises(ValueError, match=r"example 0 .*not a tf\.train\.Example"):
             io.parse_example(batch, wanted)
     else:
         assert io.parse_example(batch, wanted)["x"].to_list()[0] == [5, 6]
@@ -309,7 +309,7 @@ def test_damage_names_the_byte() -> None:
     given[7] = given[7][:-1]
 
     with pytest.raises(
-        ValueError, match=r"example 7 of \d+ bytes is no tf.train.Example: byte 0: field 1 has"
+        ValueError, match=r"example 7 of \d+ bytes is not a tf.train.Example: byte 0: field 1 has"
     ):
         io.parse_example(given, {"x": INT})
 
@@ -318,7 +318,7 @@ def test_damage_names_the_byte() -> None:
 def test_cut_off_at_each_byte(count: int) -> None:
     whole = io.encode_example({"image": b"abc" * 10, "x": 300, "v": [1, -1], "f": [0.5, 1]})
     for size in range(1, len(whole)):
-        with pytest.raises(ValueError, match=r"no tf\.train\.Example"):
+        with pytest.raises(ValueError, match=r"not a tf\.train\.Example"):
             io.parse_example([whole[:size], *records(count)], {"x": INT})
 
 
@@ -328,7 +328,7 @@ def test_cut_off_at_each_byte(count: int) -> None:
 @pytest.mark.parametrize("count", [1, MANY])
 def test_lengths_that_cannot_be(length: bytes, count: int) -> None:
     for message in (b"\n" + length, b"\n\x10\n" + length + b"abcdefghijklmnop"):
-        with pytest.raises(ValueError, match=r"no tf\.train\.Example"):
+        with pytest.raises(ValueError, match=r"not a tf\.train\.Example"):
             io.parse_example([message, *records(count)], {"x": INT})
 
 

@@ -98,7 +98,7 @@ def test_text_that_is_no_utf8(base: Path) -> None:
 
     assert rows(of(base, query)) == [
         ("a",),
-        ("shown", 1, "column 0 (s) is no UTF-8 text: invalid start byte at byte 0"),
+        ("shown", 1, "column 0 (s) is not UTF-8 text: invalid start byte at byte 0"),
         ("b",),
     ]
     assert rows(of(base, query, "bytes")) == [b"a", b"\xffA", b"b"]

@@ -92,7 +92,7 @@ def test_arrays_of_a_database_are_arrays() -> None:
         (1e300, "float32", "is 1e+300 (float), which is no float32"),
         (10**400, "float64", "which is no float64"),
         (b"\xff", "str", "is b'\\xff' (bytes), which is no str"),
-        (Unreadable(b"\xff", "is no UTF-8 text"), "str", "is no UTF-8 text"),
+        (Unreadable(b"\xff", "is not UTF-8 text"), "str", "is not UTF-8 text"),
         (
             None,
             "int64",

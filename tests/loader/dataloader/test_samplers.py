@@ -260,7 +260,7 @@ def test_uneven() -> None:
     assert shares(7, 2, uneven="pad") == shares(7, 2, uneven="mask") == shares(7, 2)
     assert shares(7, 2, uneven="drop") == shares(7, 2, drop_last=True)
     assert shares(8, 2, uneven="error") == shares(8, 2)
-    with pytest.raises(SpecError, match="7 samples cannot be dealt evenly to 2"):
+    with pytest.raises(SpecError, match="7 samples cannot be divided evenly among 2"):
         shares(7, 2, uneven="error")
     assert DistributedSampler(range(7), 2, 0).uneven == "pad"
     assert DistributedSampler(range(7), 2, 0, drop_last=True).uneven == "drop"

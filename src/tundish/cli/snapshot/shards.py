@@ -63,14 +63,14 @@ def shard_of(text: str, environ: Mapping[str, str], of: int | None = None) -> Sh
     if not found:
         raise Refusal(
             USAGE,
-            f"--shard auto found none of {_KNOWN} in the environment: say --shard I/N yourself",
+            f"--shard auto found none of {_KNOWN} in the environment: give --shard I/N yourself",
         )
     if len(found) > 1:
         said = ", ".join(f"{name} is shard {i}/{n}" for name, (i, n) in found)
         raise Refusal(
             USAGE,
             f"--shard auto found more than one answer ({said}): two processes could make the same "
-            "shard; say --shard I/N yourself",
+            "shard; give --shard I/N yourself",
         )
     return found[0][1]
 
@@ -88,7 +88,7 @@ def _given(text: str, of: int | None) -> Shard:
 def _within(what: str, index: int, count: int) -> Shard:
     if not 0 <= index < count:
         allowed = f"from 0/{count} to {count - 1}/{count}" if count > 0 else "of at least one"
-        raise Refusal(USAGE, f"{what} is no shard: they are numbered {allowed}")
+        raise Refusal(USAGE, f"{what} is not a shard: they are numbered {allowed}")
     return index, count
 
 
@@ -146,7 +146,7 @@ def _number(environ: Mapping[str, str], name: str, default: int | None = None) -
         return int(text or "")
     except ValueError:
         what = "is not set" if text is None else f"is {text!r}, not a number"
-        raise Refusal(USAGE, f"--shard auto: {name} {what}; say --shard I/N yourself") from None
+        raise Refusal(USAGE, f"--shard auto: {name} {what}; give --shard I/N yourself") from None
 
 
 def run(path: str, of: int, key: str | None = None, *, as_json: bool = False) -> int:

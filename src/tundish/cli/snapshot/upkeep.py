@@ -60,7 +60,7 @@ def key_of(catalog: Catalog, key: str | None) -> str:
         return newest
     if len(keys) == 1:
         return keys[0]
-    raise Refusal(USAGE, f"none is complete here; say --key: {', '.join(keys)}")
+    raise Refusal(USAGE, f"none is complete here; choose one with --key: {', '.join(keys)}")
 
 
 def info(path: str, key: str | None = None, *, as_json: bool = False) -> int:

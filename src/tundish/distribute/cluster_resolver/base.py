@@ -285,7 +285,7 @@ class ClusterResolver(ABC):
             if count <= 1:
                 return InputContext(1, 0, replicas)
             raise ValueError(
-                f"task_type and task_id say which of {count} tasks this is, and they are {kind!r} and "
+                f"task_type and task_id say which of {count} tasks this is, but they are {kind!r} and "
                 f"{index!r}: set them on the resolver"
             )
         if index not in cluster.task_indices(kind):

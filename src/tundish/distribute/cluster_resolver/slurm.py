@@ -98,7 +98,7 @@ def _numbers(inside: str, hostlist: str) -> list[str]:
     for part in inside.split(","):
         match = _RANGE.fullmatch(part)
         if match is None or len(part) > 40:
-            raise _refused(hostlist, f"{part!r} is no number and no range of them")
+            raise _refused(hostlist, f"{part!r} is neither a number nor a range")
         first, last = match[1], match[2] or match[1]
         if int(first) > int(last):
             raise _refused(hostlist, f"{part!r} ends before it begins")
