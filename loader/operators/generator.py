@@ -54,7 +54,9 @@ class Generator(SourceNode):
         return given
 
     def machine(self, builder: Builder, pass_: int) -> Machine:
-        return Generated(self, builder.context.watch, builder.meter(self))
+        machine = Generated(self, builder.context.watch, builder.meter(self))
+        builder.context.files.add(machine)
+        return machine
 
     def evaluator(self, maker: Maker) -> Value:
         return maker.replayed(self)
@@ -103,6 +105,10 @@ class Generated:
         self._count += 1
         self._meter.elements += 1
         return Failure(at, value) if isinstance(value, Exception) else Made(at, value)
+
+    def close(self) -> None:
+        """Let go of the generator, whose ``finally`` runs then and not when garbage is collected."""
+        self._run = None
 
     def mark(self) -> Mark:
         return (self._count, self._ended)

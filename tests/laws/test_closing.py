@@ -101,6 +101,32 @@ def test_after_closing_next_says_so() -> None:
         next(it)
 
 
+def close(held: list[Elements]) -> None:
+    held[0].close()
+
+
+@pytest.mark.parametrize("end", [close, list.clear], ids=["close", "drop"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_generator_is_closed_with_its_iterator(workers: int, end: Any) -> None:
+    ended = []
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield from range(9)
+        finally:
+            ended.append(True)
+
+    held = [Dataset.from_generator(numbers).map(pure).iterator(workers=workers)]
+    next(held[0])
+    gc.disable()
+    try:
+        end(held)
+    finally:
+        gc.enable()
+
+    assert ended
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_closing_from_another_thread_ends_what_waits(
     workers: int, monkeypatch: pytest.MonkeyPatch
