@@ -262,7 +262,7 @@ def test_an_id_of_ones_own_stands_for_one_dataset(cluster: ReachedCluster) -> No
 
     assert service.register_dataset(cluster.target, one, dataset_id="mine") == "mine"
     assert service.register_dataset(cluster.target, one, dataset_id="mine") == "mine"
-    with pytest.raises(ValueError, match=r"'mine' stands for another dataset.*range"):
+    with pytest.raises(ValueError, match=r"'mine' is the id of another dataset.*range"):
         service.register_dataset(cluster.target, other, dataset_id="mine")
     assert len(list(service.from_dataset_id(DYNAMIC, cluster.target, "mine"))) == 3
 

@@ -307,7 +307,7 @@ def test_data_is_not_taken_for_whole_by_its_checksum_alone(
     monkeypatch.setattr(os, "pread", begun)
     monkeypatch.setattr(boards, "_AGAIN_S", 0.0)
 
-    with pytest.raises(TimeoutError, match="64 times"):
+    with pytest.raises(TimeoutError, match="64 reads"):
         read_board(os.getpid())
 
 

@@ -345,7 +345,7 @@ def test_an_index_with_columns_of_other_types_is_none() -> None:
     with pa.ipc.new_file(sink, other.schema) as writer:
         writer.write_table(other)
 
-    with pytest.raises(SnapshotCorruptError, match=r"index.arrow: is no index of a run"):
+    with pytest.raises(SnapshotCorruptError, match=r"index.arrow: is not an index of a run"):
         read_index(sink.getvalue().to_pybytes(), "index.arrow")
 
 

@@ -148,6 +148,6 @@ def test_cut_off_at_each_byte() -> None:
         if size == second:  # a whole message: the context without the lists
             continue
         with pytest.raises(
-            ValueError, match=r"example 1 of \d+ bytes is no tf\.train\.SequenceExample: byte"
+            ValueError, match=r"example 1 of \d+ bytes is not a tf\.train\.SequenceExample: byte"
         ):
             io.parse_sequence_example([whole, whole[:size]], CONTEXT, STEPS)

@@ -48,8 +48,8 @@ def test_random_access_stays_where_the_number_is_right() -> None:
     ("build", "error", "told"),
     [
         (lambda: ROWS.pad_to_cardinality(1), SpecError, "at least the number of elements, 2"),
-        (lambda: ROWS.repeat().pad_to_cardinality(5), SpecError, "and it is infinite"),
-        (lambda: ROWS.filter(bool).pad_to_cardinality(5), SpecError, "and it is not known"),
+        (lambda: ROWS.repeat().pad_to_cardinality(5), SpecError, "but it is infinite"),
+        (lambda: ROWS.filter(bool).pad_to_cardinality(5), SpecError, "but it is not known"),
         (lambda: ROWS.pad_to_cardinality(3, "a"), SpecError, "mask_key 'a' is a key"),
         (lambda: ROWS.pad_to_cardinality(3, NO_STR), TypeError, "mask_key must be a str"),
         (lambda: ROWS.pad_to_cardinality(-1), ValueError, "cardinality must be at least 0"),
