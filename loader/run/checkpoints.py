@@ -87,7 +87,7 @@ def newest_state(folder: str | os.PathLike[str]) -> Any:
         except FileNotFoundError:  # removed since by who saves here: there is a newer one
             continue
         except (CheckpointError, OSError) as problem:
-            warnings.warn(f"{path} is passed over: {problem}", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"{path} is passed over: {problem}", RuntimeWarning, stacklevel=4)
     if not numbers:
         raise FileNotFoundError(errno.ENOENT, "no iterator state is in this folder", str(home))
     raise CheckpointError(f"none of the {len(numbers)} file(s) step-*.json in {home} can be read")
