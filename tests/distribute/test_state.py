@@ -87,7 +87,7 @@ def state_of(ds: td.distribute.DistributedDataset) -> Any:
 def test_what_is_refused() -> None:
     one = each(td.Dataset.range(9).batch(4), 2)[0]
     for state, error, says in [
-        ({}, CheckpointError, "no iterator state"),
+        ({}, CheckpointError, "not an iterator state"),
         (iter(td.Dataset.range(9).batch(4)).state_dict(), CheckpointError, "states of its own"),
         (
             state_of(each(td.Dataset.range(9).batch(6), 2)[0]),

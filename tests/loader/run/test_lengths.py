@@ -75,7 +75,7 @@ def test_it_counts_what_was_delivered_and_not_what_is_ready(workers: int) -> Non
 def test_a_length_that_is_not_known_is_a_type_error() -> None:
     for ds, why in [
         (td.Dataset.range(9).filter(bool), "unknown until they have come"),
-        (td.Dataset.range(3).repeat(), "no end"),
+        (td.Dataset.range(3).repeat(), "infinite"),
     ]:
         elements = iter(ds)
         with pytest.raises(TypeError, match=why):
