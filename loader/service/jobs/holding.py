@@ -172,7 +172,7 @@ class Holding:
         return Claim(self.consumer, base, of_numbers(_unchained(chain))).to_json()
 
     def load(self, claim: Claim) -> None:
-        """Go to what `dump` gave."""
+        """Go to the position that `dump` returned."""
         self.consumer = claim.consumer or self.consumer
         self.base, self._chain = claim.base, None
         for first, stop in claim.had:

@@ -108,7 +108,7 @@ def _found(service: str) -> tuple[str, bytes]:
 
 
 def _know(token: bytes) -> None:
-    """Have this process know the token."""
+    """Make the token known to this process."""
     with suppress(OSError, ValueError):
         named = os.environ.get(TOKEN_FILE)
         if named is not None and Credentials.find(named).token == token:

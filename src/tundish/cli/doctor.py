@@ -178,7 +178,7 @@ def picture(index: int, rng: np.random.Generator) -> Any:
 
 
 def gib(nbytes: int) -> str:
-    """A size for people."""
+    """Return a size in a readable unit."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if nbytes >= size:
             return f"{nbytes / size:.3g} {unit}"

@@ -176,7 +176,7 @@ class Anew(Once):
 
 
 class Touchy(Once):
-    """Must not be asked once it has ended."""
+    """An iterator that must not be used again after its end."""
 
     over = False
 
