@@ -11,6 +11,7 @@ from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.operator import Unary
+from tundish.loader.protocols.results import truth
 from tundish.loader.protocols.state_parsing import flag, load_part
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class TakeWhile(Unary):
         predicate = self.predicate
 
         def verdict(*element: Any) -> bool:
-            return bool(predicate(*element))
+            return truth(predicate(*element))
 
         return maker.asking(self, verdict, up)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import Any
@@ -91,8 +92,14 @@ def check_seed(seed: Any) -> int | None:
 
 
 def check_callable(name: str, function: Any) -> Callable[..., Any]:
-    """Check an argument that is a function."""
+    """Check an argument that is a function, and not an asynchronous one, whose result nobody would await."""
     if not callable(function):
         raise TypeError(f"{name} must be callable, not {type(function).__name__} ({function!r})")
+    for called in (function, type(function).__call__):
+        if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+            raise TypeError(
+                f"{name} is asynchronous ({function!r}), and nothing awaits its result; give a plain "
+                "function, which may call asyncio.run"
+            )
     checked: Callable[..., Any] = function
     return checked

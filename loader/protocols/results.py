@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any
 
 import numpy as np
 
+from tundish.arraylikes import plain
 from tundish.errors import SpecError
 from tundish.loader.protocols.items import DROPPED
 from tundish.spec import NUMBERS, ArraySpec, DatasetSpec, flatten, normalise, paths, spec_of
@@ -27,6 +29,8 @@ def checked(result: Any, _: None = None) -> Any:
 
 def truth(answer: Any) -> bool:
     """Convert a predicate's result to a bool."""
+    if type(answer) is CoroutineType:  # it would be true
+        answer = plain(answer)
     try:
         return bool(answer)
     except ValueError as problem:

@@ -10,6 +10,7 @@ None of these libraries is imported or named here: objects are recognised by the
 from __future__ import annotations
 
 from array import array
+from types import CoroutineType
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def plain(value: Any) -> Any:
     Raises
     ------
     SpecError
-        It cannot be converted to an array, or some of its values are missing.
+        It cannot be converted to an array, some of its values are missing, or it is a coroutine.
 
     Examples
     --------
@@ -51,6 +52,11 @@ def plain(value: Any) -> Any:
         return bytes(value)
     if isinstance(value, _BUFFERS):
         return _array(value, np.asarray)
+    if kind is CoroutineType:
+        value.close()  # else Python warns of it, long after
+        raise SpecError(
+            f"{value.__qualname__} is asynchronous, and nothing awaits its result; call asyncio.run({value.__name__}(...))"
+        )
     if getattr(kind, "__array__", None) is None:
         return value
     if _is_table(value):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,19 @@ TWO = [Dataset.range(3), Dataset.range(3)]
 
 def same(*element: Any) -> Any:
     return element[0]
+
+
+async def later(*element: Any) -> Any:
+    return element[0]
+
+
+async def one_by_one() -> AsyncIterator[int]:
+    yield 1
+
+
+class Later:
+    async def __call__(self, *element: Any) -> Any:
+        return element[0]
 
 
 def odd() -> Any:
@@ -131,3 +145,28 @@ def test_what_only_an_element_can_tell_is_told_at_its_place() -> None:
 
 def test_bytes_and_paths_are_patterns() -> None:
     assert list(Dataset.list_files(__file__.encode(), shuffle=False)) == [__file__]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: NUMBERS.map(later),
+        lambda: NUMBERS.filter(partial(later)),
+        lambda: NUMBERS.take_while(Later()),
+        lambda: NUMBERS.reduce(0, Later().__call__),
+        lambda: Dataset.from_generator(one_by_one),
+    ],
+    ids=["function", "partial", "object", "method", "generator"],
+)
+def test_an_asynchronous_function_is_refused(make: Callable[[], Any]) -> None:
+    """Its result is a coroutine, which a predicate would take for true."""
+    with pytest.raises(TypeError, match="is asynchronous"):
+        make()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("operator", ["map", "filter", "take_while"])
+def test_a_coroutine_is_an_error(operator: str, workers: int) -> None:
+    ds = getattr(NUMBERS, operator)(lambda x: later(x, x))
+    with ds.iterator(workers=workers) as it, pytest.raises(SpecError, match="later is async"):
+        next(it)
