@@ -301,9 +301,18 @@ def _array(value: list[Any]) -> np.ndarray:
             f"a list means an array, so its rows must have equal shapes, and {shown} is ragged; "
             "elements of different shapes are written one by one, as in Dataset.from_list"
         ) from problem
-    if array.dtype == object and any(type(x) is int for x in value):
-        raise SpecError("a list holds an int that does not fit 64 bits")
+    if array.dtype == object or (array.dtype == np.float64 and (np.abs(array) >= 2.0**63).any()):
+        _check_ints(value)
     return array if array.dtype.kind not in "US" else np.array(value, dtype=object)
+
+
+def _check_ints(value: list[Any]) -> None:
+    """Check the ints of a list of which numpy has made floats or objects: it does so of those too large for int64."""
+    for x in value:
+        if type(x) is int:
+            _int64(x)
+        elif type(x) is list:
+            _check_ints(x)
 
 
 _SCALARS: dict[type, Callable[[Any], Any]] = {

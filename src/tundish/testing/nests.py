@@ -43,9 +43,14 @@ def normal(value: Any) -> Any:
             return np.complex128(value)
         case list():
             try:
-                return normal(np.asarray(value))
+                found = np.asarray(value)
             except ValueError as error:
                 raise SpecError("a ragged list") from error
+            if found.dtype.kind in "fO":  # of large ints numpy makes floats or objects
+                for x in np.asarray(value, object).flat:
+                    if type(x) is int:
+                        normal(x)
+            return normal(found)
         case np.ndarray() if value.dtype.kind in "US":
             return normal(value.astype(object))
         case np.ma.MaskedArray():

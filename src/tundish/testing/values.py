@@ -164,6 +164,8 @@ VALUES: dict[str, Callable[[np.ndarray], Any]] = {
     "units": lambda v: np.datetime64("2024-02-29").astype(f"M8[{'sD'[v[0] % 2]}]"),
     "spans": lambda v: np.array([int(v[0])], f"m8[{'sD'[v[0] % 2]}]"),
     "exception": lambda v: ValueError("an element", int(v[0])),
+    "wide": lambda v: [2**63 + int(v[0]), int(v[1])],
+    "gapped": lambda v: [int(v[0]), None, "x"],
 }
 """The kinds of values, each made of three numbers."""
 
