@@ -132,9 +132,9 @@ class Encoded:
             main = pickle.dumps(value, protocol=5, buffer_callback=aside)
         except Exception:  # noqa: BLE001 - whatever pickle cannot take, cloudpickle may
             buffers.clear()
-            import cloudpickle  # noqa: PLC0415 - takes a while, and few elements need it
+            from tundish.shm.cloud import dumps  # noqa: PLC0415 - takes a while, and few elements need it
 
-            main = cloudpickle.dumps(value, protocol=5, buffer_callback=aside)
+            main = dumps(value, aside)
         raws = [b.raw() for b in buffers]
         sizes = struct.pack(f"<{len(raws)}Q", *[r.nbytes for r in raws])
         self._head = _HEAD.pack(len(raws), len(main)) + sizes + main

@@ -20,6 +20,7 @@ import numpy as np
 from tundish.loader.run.starting.tensors import reduce_tensor, tensor_of
 from tundish.loader.run.starting.unpicklable import find_unpicklable
 from tundish.loader.run.working.writing import SlotTooSmall
+from tundish.shm.cloud import REDUCERS
 
 if TYPE_CHECKING:
     from tundish.shm.memory import Arena
@@ -182,7 +183,7 @@ class _BatchPickler(pickle.Pickler):
 
 
 class _Cloud(cloudpickle.Pickler):  # type: ignore[misc]
-    own: ClassVar[dict[Any, Any]] = dict(cloudpickle.Pickler.dispatch_table)
+    own: ClassVar[dict[Any, Any]] = REDUCERS
 
 
 def _dumps(pickler: Any, value: Any, aside: Any) -> bytes:

@@ -114,10 +114,10 @@ class GatheredElements:
         try:
             body = pickle.dumps(element, 5, buffer_callback=aside)
         except Exception:  # noqa: BLE001 - whatever pickle cannot take, cloudpickle may
-            import cloudpickle  # noqa: PLC0415 - takes a while, and few elements need it
+            from tundish.shm.cloud import dumps  # noqa: PLC0415 - takes a while, and few elements need it
 
             del buffers[:], self._spans[before:]
-            body = cloudpickle.dumps(element, 5, buffer_callback=aside)
+            body = dumps(element, aside)
         for buffer in buffers:
             self._place(buffer)
         self._size += len(body)

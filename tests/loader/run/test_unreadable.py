@@ -121,6 +121,11 @@ def lock_or_number(number: Any) -> Any:
     return {"value": threading.Lock() if number % 2 else number}
 
 
+def file_or_number(k: int) -> Any:
+    """Return what cloudpickle would make a `StringIO` of, for odd numbers."""
+    return {"value": Path(__file__).open(encoding="utf-8") if k % 2 else k}
+
+
 @pytest.mark.parametrize(
     ("ds", "expected", "error", "told"),
     [
@@ -154,8 +159,14 @@ def lock_or_number(number: Any) -> Any:
             "element 1 of map#1 cannot be sent from a worker: it is or holds a _thread.lock",
             "element 1, in worker ",
         ),
+        (
+            td.Dataset.range(8).map(file_or_number),
+            [{"value": k} for k in (0, 2, 4, 6)],
+            "element 1 of map#1 cannot be sent from a worker: it is or holds a _io.TextIOWrapper",
+            "element 1, in worker ",
+        ),
     ],
-    ids=["unpickled", "unpickled, inner", "pickled", "pickled, inner", "result"],
+    ids=["unpickled", "unpickled, inner", "pickled", "pickled, inner", "result", "open file"],
 )
 def test_pickle_costs_no_worker_and_no_other_element(
     ds: Any, expected: list[Any], error: str, told: str
