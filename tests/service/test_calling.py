@@ -17,6 +17,7 @@ import pytest
 from tests.service.listeners import OTHERS, OURS, answering, dial, free_port
 
 from tundish.errors import SnapshotVersionError
+from tundish.loader.service.connections import answering as answers
 from tundish.loader.service.connections import calling, dialing
 from tundish.loader.service.connections.answering import Calls, Later
 from tundish.loader.service.connections.calling import Caller
@@ -235,6 +236,41 @@ def test_a_call_that_must_not_be_repeated() -> None:
         calls.call("x", again=False, timeout_s=10)
     thread.join()
     assert len(seen) == 1
+
+
+def test_a_call_to_a_machine_that_fell_silent_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel alone would repeat what it has sent for a quarter of an hour."""
+    came: list[Later] = []
+    silent = [True]
+    monkeypatch.setattr(calling, "_LOOK_S", 0.01)
+    monkeypatch.setattr(calling, "is_silent", lambda _: silent.pop() if silent else False)
+
+    def handle(fields: dict[str, Any], blobs: list[bytes], number: int) -> Any:
+        came.append(Later())
+        return came[0] if len(came) == 1 else ({"again": True}, [])
+
+    with serving(handle) as listener, caller(listener.address) as calls:
+        assert calls.call("x", timeout_s=20) == ({"again": True}, [])
+    assert len(came) == 2
+
+
+def test_a_caller_whose_machine_fell_silent_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[int] = []
+    gone = threading.Event()
+    monkeypatch.setattr(answers, "_LOOK_S", 0.01)
+
+    def leaves(number: int) -> None:
+        left.append(number)
+        gone.set()
+
+    with serving(echo, leaves) as listener, caller(listener.address) as calls:
+        calls.call("x")
+        monkeypatch.setattr(answers, "is_silent", lambda _: not left)
+        assert gone.wait(20)
+        assert calls.call("x") == ({"do": "x"}, [])
+    assert left[0] == 1
 
 
 def test_time_runs_out_with_the_reason() -> None:

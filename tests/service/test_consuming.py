@@ -21,6 +21,7 @@ from tundish.errors import CheckpointError, IncompatibleCheckpointError
 from tundish.loader.dataset import Dataset
 from tundish.loader.protocols.items import Made
 from tundish.loader.run.iterator import Iterator as Elements
+from tundish.loader.service.jobs import jobserver
 from tundish.loader.service.jobs.consuming import Consume
 from tundish.loader.service.jobs.dealing import Dealing
 from tundish.loader.service.jobs.elements import read, written
@@ -148,6 +149,18 @@ def test_an_epoch_is_a_job_of_its_own() -> None:
 
         assert sorted(first) == sorted(second) == list(range(30))
         assert first != second
+
+
+def test_of_epochs_that_are_over_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobserver, "_TICK_S", 0.01)
+    with serving(td.Dataset.range(3)) as job:
+        for epoch in range(4):
+            with Elements(job.plan(), iteration=epoch) as it:
+                assert numbers(it) == [0, 1, 2]
+        until = time.monotonic() + 20
+        while len(job.server._iterations) > 1:
+            assert time.monotonic() < until
+            time.sleep(0.01)
 
 
 def test_a_state_goes_on_and_is_small() -> None:
@@ -324,13 +337,24 @@ def test_what_is_made_ahead_is_bounded() -> None:
         assert job.server.computed <= 20 + 2 * 2 + 6 + 1
 
 
-def test_the_iterator_that_cannot_begin_is_an_error_of_its_consumers() -> None:
+@pytest.mark.parametrize("kind", [RuntimeError, PermissionError, TimeoutError, ConnectionError])
+def test_the_iterator_that_cannot_begin_is_an_error_of_its_consumers(
+    kind: type[Exception],
+) -> None:
+    """Whatever it is, and once: the next consumer has the iterator begun anew."""
+    fails = {"now"}
+
     def begins() -> Any:
-        raise RuntimeError("no")
+        if fails:
+            raise kind("no")
 
     ds = td.Dataset.range(3).with_options(td.Options(worker_init=begins))
-    with serving(ds) as job, job.one() as it, pytest.raises(RuntimeError, match="no"):
-        next(it)
+    with serving(ds) as job:
+        with job.one() as it, pytest.raises(kind, match="no"):
+            next(it)
+        fails.clear()
+        with job.one() as it:
+            assert numbers(it) == [0, 1, 2]
 
 
 def test_a_wait_that_is_interrupted_again_and_again_loses_nothing(

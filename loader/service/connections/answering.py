@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.failure import dumps_exception
+from tundish.loader.service.connections.handshake import is_silent
 from tundish.loader.service.connections.loop import READ, WRITE
 from tundish.loader.service.connections.mail import Blobs, Mail, encoded
 from tundish.loader.service.connections.roles import Accepted, Role
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tundish.loader.service.connections.loop import Loop
 
 _MOST_UNSENT = 1 << 30  # bytes of answers that a caller may leave unread
+_LOOK_S = 1.0
+"""Between looks for callers whose machines have fallen silent."""
 
 Answer = tuple[Mapping[str, Any], Blobs]
 
@@ -84,6 +87,7 @@ class Calls(Role):
         self.handle, self._left, self.alike = handler, left, alike
         self._callers: dict[int, _Served] = {}
         self._numbers = itertools.count(1)
+        self._looking = False
 
     def welcome(self, accepted: Accepted) -> dict[str, Any]:
         return {}
@@ -94,7 +98,19 @@ class Calls(Role):
     def begin(self, accepted: Accepted) -> None:
         number = next(self._numbers)
         self._callers[number] = served = _Served(self._loop, accepted.socket, number, self)
+        if not self._looking:
+            self._looking = True
+            self._loop.later(_LOOK_S, self._look)
         served.advance()
+
+    def _look(self) -> None:
+        """End connections to machines that have fallen silent: the kernel would repeat an answer for a quarter of an hour."""
+        for each in list(self._callers.values()):
+            if each.is_silent():
+                each.close()
+        self._looking = bool(self._callers)
+        if self._looking:
+            self._loop.later(_LOOK_S, self._look)
 
     def gone(self, caller: int) -> None:
         """Forget a caller whose connection has ended."""
@@ -129,6 +145,9 @@ class _Served:
             raise
         mask = READ | WRITE if self._mail.waits_to_write else READ
         self._loop.watch(self._mail.stream.fileno(), mask, self.advance)
+
+    def is_silent(self) -> bool:
+        return is_silent(self._mail.stream)
 
     def close(self) -> None:
         if self._open:

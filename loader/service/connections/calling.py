@@ -18,11 +18,14 @@ from tundish.forked import not_inherited
 from tundish.loader.protocols.failure import loads_exception
 from tundish.loader.service.connections.credentials import Address, Credentials, show_address
 from tundish.loader.service.connections.dialing import Dial, Refused
+from tundish.loader.service.connections.handshake import is_silent
 from tundish.loader.service.connections.loop import READ, WRITE
 from tundish.loader.service.connections.mail import Blobs, Mail, encoded
 
 _REDIAL_S = (0.02, 1.0)  # from the first attempt to the last
 _LONGEST_S = 60.0
+_LOOK_S = 1.0
+"""Between looks at a connection that has calls under way, whether its machine has fallen silent."""
 
 
 class Outstanding:
@@ -32,23 +35,25 @@ class Outstanding:
     ----------
     done : bool
         True if it was answered, or never will be.
+    answered : bool
+        True if it was answered, with a result or with an error.
     """
 
     def __init__(self, message: list[memoryview], *, again: bool) -> None:
         self.message = message
         self.again = again
-        self.done = False
-        self.sent = False
+        self.done = self.sent = self.answered = False
         self._answer: tuple[dict[str, Any], list[bytes]] = ({}, [])
         self._error: BaseException | None = None
 
     def finish(self, answer: tuple[dict[str, Any], list[bytes]]) -> None:
         """Note its answer."""
-        self.done, self._answer = True, answer
+        self.done = self.answered = True
+        self._answer = answer
 
-    def fail(self, error: BaseException) -> None:
-        """Note its error."""
-        self.done, self._error = True, error
+    def fail(self, error: BaseException, *, answered: bool = False) -> None:
+        """Note its error: the handler's, or why there will be no answer."""
+        self.done, self.answered, self._error = True, answered, error
 
     def result(self) -> tuple[dict[str, Any], list[bytes]]:
         """Return fields and blobs of the answer; raise the handler's exception."""
@@ -102,7 +107,7 @@ class Caller:
         self._dial: Dial | None = None
         self._mail: Mail | None = None
         self._patience = _REDIAL_S[0]
-        self._not_before = 0.0
+        self._not_before = self._look_at = 0.0
         self._lock = threading.RLock()
         not_inherited(self, Caller._hang_up)
 
@@ -209,8 +214,10 @@ class Caller:
     @property
     def deadline(self) -> float:
         """When to call `advance` though nothing is ready, by ``time.monotonic``; infinity if never."""
-        if self._mail is not None or not self._open:
+        if not self._open:
             return float("inf")
+        if self._mail is not None:
+            return self._look_at
         return self._not_before if self._dial is None else self._dial.deadline + 0.001
 
     def advance(self) -> None:
@@ -220,6 +227,7 @@ class Caller:
                 return
             assert self._mail is not None
             self._mail.advance()
+            self._look()
         except Refused as error:
             self._hang_up()
             self.error = error
@@ -228,6 +236,15 @@ class Caller:
             self._open.clear()
         except (OSError, ValueError) as error:
             self._lost(error if isinstance(error, OSError) else OSError(errno.EPROTO, str(error)))
+
+    def _look(self) -> None:
+        """Raise if the machine of the other end has fallen silent: the kernel would repeat a call for a quarter of an hour."""
+        now = time.monotonic()
+        if self._open and now >= self._look_at:
+            self._look_at = now + _LOOK_S
+            assert self._mail is not None
+            if is_silent(self._mail.stream):
+                raise OSError(errno.ETIMEDOUT, "the other end's machine does not answer")
 
     def _connect(self) -> bool:
         """Dial if there are calls to send; return True if there is a connection."""
@@ -254,7 +271,7 @@ class Caller:
         if request is None:
             return  # cancelled
         if "error" in head:
-            request.fail(loads_exception(blobs[0]))
+            request.fail(loads_exception(blobs[0]), answered=True)
         else:
             request.finish((head.get("answer", {}), blobs))
 

@@ -221,8 +221,10 @@ class Consumed:
         assert request is not None
         try:
             fields, _ = request.result()
-        except OSError as error:
-            self._broken(error)
+        except OSError:
+            if request.answered:  # the job's iterator has failed
+                raise
+            self._holding.joined = False  # the connection has ended
             return
         self._check(fields)
         self._holding.join()
@@ -239,8 +241,10 @@ class Consumed:
         holding = self._holding
         try:
             fields, blobs = request.result()
-        except OSError as error:
-            self._broken(error)
+        except OSError:
+            if request.answered:  # the job's iterator has failed
+                raise
+            self._holding.joined = False  # the connection has ended
             return
         self._check(fields)
         if "anew" in fields:
@@ -259,14 +263,6 @@ class Consumed:
                     "CrossTrainerCache(lag='wait') the others wait",
                     stacklevel=callers_level(),
                 )
-
-    def _broken(self, error: OSError) -> None:
-        """Join anew, unless time alone will not change it."""
-        self._holding.joined = False
-        if isinstance(error, (PermissionError, TimeoutError)) or self._caller is None:
-            return
-        if not isinstance(error, ConnectionError) and self._caller.error is None:
-            raise error  # the iterator's, which has failed there
 
     def _check(self, fields: dict[str, Any]) -> None:
         """Raise if the job does not take this consumer."""

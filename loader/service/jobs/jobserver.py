@@ -173,6 +173,8 @@ class JobServer:
             served.left(consumer, str(caller), leaves=leaves)
 
     def _tick(self) -> None:
-        for each in self._iterations.values():
+        for number, each in list(self._iterations.items()):
             each.tick()
+            if each.over:
+                del self._iterations[number]  # it knows the owner of each element
         self._loop.later(_TICK_S, self._tick)

@@ -100,8 +100,13 @@ class ServedIteration:
 
     @property
     def ended(self) -> bool:
-        """True if it has stopped making elements because it had no consumers."""
-        return self._ending
+        """True if it makes no more elements: it had no consumers, or has failed."""
+        return self._ending or self._failed is not None
+
+    @property
+    def over(self) -> bool:
+        """True if its thread has ended, too: nothing is left of it but what it knows."""
+        return not self._thread.is_alive()
 
     # -- consumers ------------------------------------------------------------------------------
 
