@@ -1,4 +1,4 @@
-"""The five verbs of an engine, on a Ray cluster."""
+"""The four verbs of an engine, on a Ray cluster."""
 
 from __future__ import annotations
 

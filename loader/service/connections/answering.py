@@ -106,7 +106,7 @@ class Calls(Role):
     def _look(self) -> None:
         """End connections to machines that have fallen silent: the kernel would repeat an answer for a quarter of an hour."""
         for each in list(self._callers.values()):
-            if each.is_silent():
+            if is_silent(each.stream):
                 each.close()
         self._looking = bool(self._callers)
         if self._looking:
@@ -127,6 +127,7 @@ class _Served:
 
     def __init__(self, loop: Loop, stream: Any, number: int, role: Calls) -> None:
         self._loop, self._number, self._role = loop, number, role
+        self.stream = stream
         self._mail = Mail(stream, self._arrived)
         self._open = True
 
@@ -145,9 +146,6 @@ class _Served:
             raise
         mask = READ | WRITE if self._mail.waits_to_write else READ
         self._loop.watch(self._mail.stream.fileno(), mask, self.advance)
-
-    def is_silent(self) -> bool:
-        return is_silent(self._mail.stream)
 
     def close(self) -> None:
         if self._open:

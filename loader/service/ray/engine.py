@@ -78,7 +78,7 @@ class RayAgent:
 
 
 class RayEngine:
-    """The engine of a service on Ray: starts, stops, watches, finds and scales agents.
+    """The engine of a service on Ray: starts, stops, watches and finds agents.
 
     Parameters
     ----------
@@ -164,9 +164,6 @@ class RayEngine:
                 self._watch(name, actor)
         with self._lock:
             return sorted(names & self._actors.keys())
-
-    def scale(self, agents: int) -> None:
-        """Do nothing: actors that wait for a machine are what Ray's autoscaler looks at."""
 
     def close(self) -> None:
         """Release the agents, which continue."""

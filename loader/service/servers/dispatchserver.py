@@ -155,10 +155,6 @@ class DispatchServer(StartedServer):
         """Wait until it is stopped: by another thread, or by a signal's handler."""
         self._started().stopped.wait()
 
-    def stop(self) -> None:
-        """Stop the dispatcher; its journal stays. Safe to call twice."""
-        super().stop()
-
     @property
     def target(self) -> str:
         """The target for `distribute` and others, as ``"tcp://host:port"``."""

@@ -1,4 +1,4 @@
-"""The interface of engines, which start, stop, watch, find and scale a service's agents.
+"""The interface of engines, which start, stop, watch and find a service's agents.
 
 An engine runs agents: as processes here (`localengine`), as Ray's actors, or not at all (Kubernetes, Slurm, by
 hand), where agents come and go by themselves. It knows nothing of datasets or seats. An agent that an engine has
@@ -54,9 +54,6 @@ class AgentEngine(Protocol):
 
     def find(self) -> list[str]:
         """Return the names of the agents that run or start, those of an earlier dispatcher too, if they outlive one."""
-
-    def scale(self, agents: int) -> None:
-        """Tell how many agents are wished in all, for machines that come and go by wish (an autoscaler)."""
 
     def close(self) -> None:
         """Wake `watch`, now and for good, so that it returns at once; `stop` and `find` still work, and agents go on."""

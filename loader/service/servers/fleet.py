@@ -80,7 +80,6 @@ class Keeper:
         spare = self._roster.spare(needed, busy, now, idle_s=0.0 if fixed else IDLE_S)
         if spare:
             self._engine.stop(spare)
-        self._engine.scale(needed)
         ended = self._engine.watch(self._roster.rest_s(now, _LOOK_S))
         if ended:
             self._roster.ended(ended, time.monotonic())
@@ -110,8 +109,6 @@ class Fleet:
         The number of agents; by default as many as trainers need.
     cores : int
         The number of seats that an agent offers.
-    credentials : Credentials, optional
-        The token and certificates; by default this process's.
     closes : callable, optional
         Called when it has ended.
     """

@@ -138,9 +138,6 @@ class LocalEngine:
         with self._lock:
             return [n for n, each in self._agents.items() if each.process.poll() is None]
 
-    def scale(self, agents: int) -> None:
-        """Do nothing: this machine is as large as it is."""
-
     def close(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._bell.send(b"!")

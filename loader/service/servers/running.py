@@ -52,7 +52,7 @@ class StartedServer:
     _running: Running | None = None
 
     def stop(self) -> None:
-        """Stop it. Safe to call twice."""
+        """Stop it: a worker with its processes, a dispatcher but for its journal. Safe to call twice."""
         if self._running is not None:
             self._running.stop()
 

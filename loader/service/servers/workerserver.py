@@ -128,10 +128,6 @@ class WorkerServer(StartedServer):
         if self._joining is not None and self._joining.error is not None:
             raise self._joining.error
 
-    def stop(self) -> None:
-        """Stop it, with its worker processes; trainers continue with others. Safe to call twice."""
-        super().stop()
-
     @property
     def _address(self) -> str:
         return show_address(self._started().address)
