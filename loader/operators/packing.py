@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -19,7 +19,8 @@ from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import sliced
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Value
+    from tundish.loader.protocols.contracts import AtHome, Builder, Machine, Maker, Value
+    from tundish.loader.protocols.operator import Operator
 
 _METHODS = ("concat", "first_fit")
 _TOO_LONG = ("split", "truncate", "error")
@@ -47,7 +48,7 @@ class Pack(Unary):
     flat = False
     cardinality = UNKNOWN_CARDINALITY
     positional = False
-    dynamic = distributive = splices = True
+    dynamic = distributive = True
     safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
@@ -55,6 +56,11 @@ class Pack(Unary):
 
     def machine(self, builder: Builder, pass_: int) -> Machine:
         return Packed(self, builder.computed(self.up, pass_), pass_, builder.context)
+
+    def at_home(self, top: Operator, make: Callable[[], AtHome]) -> AtHome | None:
+        return (
+            make() if top.acting is self else None
+        )  # rows are small: sending their slices costs more
 
     def evaluator(self, maker: Maker) -> Value:
         up, label = maker.held(self.up), maker.context.label(self)

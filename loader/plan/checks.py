@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from types import NoneType
+from functools import partial
+from types import FunctionType, MethodType, NoneType
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,9 @@ def check_callable(name: str, function: Any) -> Callable[..., Any]:
     """Check an argument that is a function, and not an asynchronous one, whose result nobody would await."""
     if not callable(function):
         raise TypeError(f"{name} must be callable, not {type(function).__name__} ({function!r})")
-    for called in (function, type(function).__call__):
+    # An object is asked for nothing: it may be a proxy.
+    alone = issubclass(type(function), (FunctionType, MethodType, partial))
+    for called in (function if alone else None, type(function).__call__):
         if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
             raise TypeError(
                 f"{name} is asynchronous ({function!r}), and nothing awaits its result; give a plain "

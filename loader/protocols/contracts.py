@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.items import Failure, Made
     from tundish.loader.protocols.operator import Operator, Unary
     from tundish.loader.protocols.rng import Path
     from tundish.loader.watch.watch import StageMeter
@@ -34,6 +35,9 @@ those cannot be made, or is not at hand.
 
 Hand = Callable[..., Any] | None
 """How a new element is handed on: `lent`, `owned`, or None for as it is."""
+
+AtHome = Callable[[Any], "Made | Failure | None"]
+"""``at_home(item)`` makes an element in the consumer's process, or returns None to leave it to a worker."""
 
 Spec = Callable[["Operator"], Any]
 """``spec(node)`` returns the nest of specs of a node's elements, or None."""

@@ -24,6 +24,7 @@ from tundish.loader.protocols.traits import Traits
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import (
+        AtHome,
         Builder,
         Elements,
         Gather,
@@ -242,6 +243,10 @@ class Operator(Traits):
     def together(self, maker: Maker) -> tuple[Elements, int] | None:
         """Compile what makes several of its elements at once, and how many; None if each is made on demand."""
         return maker.together(self.inputs[0]) if self.same_refs else None
+
+    def at_home(self, top: Operator, make: Callable[[], AtHome]) -> AtHome | None:
+        """Return what makes the elements of the stage up to `top` in the consumer's process; None if workers make all."""
+        return None
 
     @property
     def makes(self) -> bool:

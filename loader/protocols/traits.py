@@ -105,8 +105,6 @@ class Traits(Node):
 
         return any(chain_base(up)[0].gathers for up in self.inputs)
 
-    splices: ClassVar[bool] = False
-    """True if its items are ``(number, ((item, first, stop), ...))``, and copying such slices costs less than sending them."""
     consecutive: ClassVar[bool] = False
     """True if its inner datasets are files, read one after another."""
     placed: ClassVar[bool] = False

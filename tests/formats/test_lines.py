@@ -319,5 +319,5 @@ def test_compressed_bytes_are_no_lines(path: Path, form: LinesFormat) -> None:
 
     assert len(found) == 1
     assert found[0][0] == 0
-    assert "no text" in found[0][1]
+    assert "not text" in found[0][1]
     assert list(form.places(str(path))) == [0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.operators.batching import Unbatched
@@ -27,18 +28,16 @@ from tundish.loader.run.wire.messages import CONTINUING
 from tundish.loader.watch.watch import StageMeter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tundish.loader.operators.batching import Batch
     from tundish.loader.operators.flat_map import FlatMap, Inners
     from tundish.loader.operators.repeat import Repeat
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Forgettable, Machine
+    from tundish.loader.protocols.contracts import AtHome, Forgettable, Machine
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.coordinating.coordinator import Coordinator
     from tundish.loader.run.stages.stage import Stage
-
-    AtHome = Callable[[Any], Made | Failure | None]
 
 
 class AheadRepeated(Repeated):
@@ -168,9 +167,8 @@ class ParallelPlanner(Planner):
         )
         meter = meter_of(node, self.context, "workers")
         ordered = id(node) not in self._unordered
-        at_home = None
-        if base.splices and node.acting is base and not self.context.looks:
-            at_home = spliced_at_home(node, pass_, self.context, meter)
+        make = partial(spliced_at_home, node, pass_, self.context, meter)
+        at_home = None if self.context.looks else base.at_home(node, make)
         return self.started(node, up, tasks, meter, chain=chain, ordered=ordered, at_home=at_home)
 
     def started(
@@ -239,7 +237,7 @@ class ParallelPlanner(Planner):
 
 
 def spliced_at_home(node: Operator, pass_: int, context: Context, meter: StageMeter) -> AtHome:
-    """Return what makes the elements of a node that splices in this process, unless a part has to be computed."""
+    """Return what makes elements of ``(number, ((item, first, stop), ...))`` here, unless an item has to be computed."""
     value, identity = compile_values(node, context, no_inner)
 
     def at_home(item: Any) -> Made | Failure | None:

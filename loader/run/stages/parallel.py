@@ -24,9 +24,7 @@ from tundish.loader.run.stages.overtaking import load_stage, with_left_out
 from tundish.loader.run.stages.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tundish.loader.protocols.contracts import Machine, Mark
+    from tundish.loader.protocols.contracts import AtHome, Machine, Mark
     from tundish.loader.watch.watch import StageMeter
 
 _TAKING_S = 0.002
@@ -110,7 +108,7 @@ class ParallelStage(Stage):
         ordered: bool,
         meter: StageMeter,
         continues: bool = False,
-        at_home: Callable[[Any], Made | Failure | None] | None = None,
+        at_home: AtHome | None = None,
     ) -> None:
         super().__init__(number, tasks, meter)
         self._continues, self._at_home = continues, at_home

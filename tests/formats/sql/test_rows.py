@@ -89,7 +89,7 @@ def test_a_row_that_does_not_fit_is_alone(base: Path) -> None:
 
     found = rows(of(base, query, ("int64", "int64")))
 
-    problem = "column 1 (x) is 'odd' (str), which is no int64"
+    problem = "column 1 (x) is 'odd' (str), which is not int64"
     assert found == [("shown", i, problem) if i in {2, 66, 67, 199} else (i, i) for i in range(200)]
 
 

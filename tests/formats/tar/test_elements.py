@@ -250,8 +250,8 @@ def test_a_name_that_is_no_utf8_is_an_error(tmp_path: Path) -> None:
 
     assert read(TarFormat(), path) == [
         {"__key__": "a", "x": b"1"},
-        (1024, "'\\\\xff' is no UTF-8: invalid start byte at byte 0"),
-        (2048, "'\\\\xff' is no UTF-8: invalid start byte at byte 0"),
+        (1024, "'\\\\xff' is not UTF-8: invalid start byte at byte 0"),
+        (2048, "'\\\\xff' is not UTF-8: invalid start byte at byte 0"),
         {"__key__": "c", "x": b""},
     ]
 

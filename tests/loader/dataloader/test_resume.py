@@ -320,7 +320,7 @@ def test_batches_that_overtook_are_not_given_again() -> None:
 
 def test_what_is_none_of_ours() -> None:
     loader = td.DataLoader(Numbers(4))
-    with pytest.raises(CheckpointError, match="no state of a"):
+    with pytest.raises(CheckpointError, match="not a state of a"):
         loader.load_state_dict({"_num_yielded": 3})
 
 
