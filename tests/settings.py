@@ -8,6 +8,7 @@ import importlib
 import locale
 import logging
 import os
+import pickle
 import sys
 import time
 import warnings
@@ -99,7 +100,8 @@ class Observed:
         for name in self.names:
             importlib.import_module(ROWS[name].module)
         now = values_now()
-        return {name: now[name].hex() for name in self.names}
+        # Not the bytes: equal values pickle differently, by which of their strings are one object.
+        return {name: repr(pickle.loads(now[name])) for name in self.names}
 
     def __len__(self) -> int:
         return 4
