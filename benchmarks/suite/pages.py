@@ -200,6 +200,7 @@ def rules(found: list[dict[str, Any]]) -> list[str]:
         "- Loaders take turns, each in fresh processes. Numbers are medians over the rounds, with the smallest and the largest (of two",
         "  rounds: their mean).",
         "- The bound is measured in each round, and the share is computed within the round. Files are in the page cache.",
+        "  Since 2026-11-27 the processes of a bound keep freed memory, as tundish's workers do: it halves what decoding costs them.",
         '- "CPU" is that of the training process, and that of all processes, for 1,000 samples. "Gap" is the time between two batches.',
         '  "PSS" (proportional set size: memory shared by processes counts once) is the peak of all processes in the checked run,',
         '  sampled five times a second. "Resume" is the time until the first batch after loading a state saved after half an epoch (at most',
