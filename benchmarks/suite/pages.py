@@ -161,7 +161,7 @@ def peers(found: list[dict[str, Any]]) -> int:
 
 
 def standing(judged: list[dict[str, Any]]) -> str:
-    """Where the workloads that we lose are."""
+    """Return a sentence on the workloads that another loader wins."""
     if any(verdict(result)[0] == "lost" for result in judged):
         return "Workloads where another loader is faster stand first."
     return "No workload was lost in these rounds; those where another loader is level stand first."

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from tundish.loader.watch.watch import StageMeter
 
 TASK_S = 0.004
-"""How long a task on rows of a batch should take: short enough that several workers share a batch."""
+"""Target duration of a task on rows of a batch: short enough that several workers share a batch."""
 
 _ALONE_S = 0.012
-"""How long a task on single elements should take: nothing waits for the rest of a batch, and messages cost less."""
+"""Target duration of a task on single elements: nothing waits for the rest of a batch, and messages cost less."""
 
 _TRAINER_S = 0.0001
 """How long this process needs for a task: to make it, send it, and take its answer in."""
