@@ -96,9 +96,10 @@ class Batch(Batching, Unary):
             stop = where.stop * size
             rows: Positions = range(where.start * size, stop if below < 0 else min(stop, below))
         else:
-            rows = places = np.add.outer(array_of(where) * size, np.arange(size)).reshape(-1)
+            places = np.add.outer(array_of(where) * size, np.arange(size)).reshape(-1)
             if 0 <= below <= places.max(initial=-1):  # one of them is short: each by itself
                 return [self.refs_at(range(k, k + 1), pass_, context)[0] for k in ints(where)]
+            rows = places
         batches = BatchedRefs(self.up.refs_at(rows, pass_, context), size, where)
         return batches if batches.at_once else list(batches)
 
