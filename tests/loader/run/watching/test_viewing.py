@@ -138,7 +138,9 @@ def test_explain_knows_the_plan() -> None:
 @pytest.fixture
 def parquet(tmp_path: Path) -> str:
     path = str(tmp_path / "rows.parquet")
-    pq.write_table(pa.table({"x": list(range(3000))}), path, row_group_size=1000)
+    # Wide rows, so that reading them takes longer than anything that the test does.
+    table = pa.table({f"x{column}": list(range(3000)) for column in range(40)})
+    pq.write_table(table, path, row_group_size=1000)
     return path
 
 

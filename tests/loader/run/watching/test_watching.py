@@ -235,5 +235,6 @@ def test_the_costly_function_is_named_whatever_follows(name: str, workers: int) 
         view = view_of(iterator._engine.context)
     costs = costs_of(stats, view)
 
-    assert costs.nodes["map#1"] > 0.8 * costs.busy_s
+    # About 0.85 to 0.98: a task on one row of 2 ms has up to 0.3 ms of its own. Crowded machines take more off.
+    assert costs.nodes["map#1"] > 0.6 * costs.busy_s
     assert "map#1" in text, text
