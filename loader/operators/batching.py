@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -25,6 +24,7 @@ from tundish.loader.protocols.refs import (
     Stretch,
     array_of,
     ints,
+    joined,
     not_there,
     numbered,
     refs_of_rows,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.items import Ref
     from tundish.loader.protocols.refs import Positions, Refs
 
-_TOGETHER_BYTES, _FEW = 1 << 16, 2
+_TOGETHER_BYTES, _FEW = 1 << 19, 2
 """Batches of numbers in memory are made together: so many bytes at once, where that is at least so many batches."""
 
 
@@ -169,10 +169,8 @@ class Batch(Batching, Unary):
 
 def _several(gather: Gather, refs: Any, pass_: int) -> list[Any]:
     """Return batches, each in arrays of its own; rows of consecutive batches are gathered together."""
-    if not isinstance(refs, BatchedRefs):
-        parts = (refs_of_rows(rows) for _, rows in refs)
-        made = (None if rows is None else gather(rows, pass_) for rows in parts)
-        return list(takewhile(lambda batch: batch is not None, made))
+    if not isinstance(refs, BatchedRefs) and (refs := _alike(refs)) is None:
+        return []
     columns = gather(refs.rows, pass_)
     if columns is None:
         return []
@@ -189,6 +187,23 @@ def _several(gather: Gather, refs: Any, pass_: int) -> list[Any]:
         names = tree[1]
         return [dict(zip(names, batch)) for batch in zip(*separate)]  # noqa: B905 - it doubles the cost
     return [unflatten(tree, batch) for batch in zip(*separate, strict=True)]
+
+
+def _alike(refs: Any) -> BatchedRefs | None:
+    """Return the first refs as those of batches of one size, the last of which may be shorter; None if there are none.
+
+    Refs come as a list where one pass over the input ends and the next begins.
+    """
+    parts: list[Any] = []
+    for _, rows in refs:
+        part = refs_of_rows(rows)
+        first = parts[0] if parts else part
+        if part is None or type(part) is not type(first) or len(part) > len(first):
+            break
+        parts.append(part)
+        if len(part) < len(first):
+            break
+    return BatchedRefs(joined(parts), len(parts[0]), range(len(parts))) if parts else None
 
 
 @dataclass(frozen=True, eq=False)

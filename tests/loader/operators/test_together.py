@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tundish as td
-from tundish.loader.operators import batching
+from tundish.loader.operators import batching, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,9 +119,29 @@ def test_no_more_are_made_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         return several(gather, refs, pass_)
 
     monkeypatch.setattr(batching, "_several", counting)
-    rows = np.zeros((4096, 64), np.uint8)
-    list(td.Dataset.from_tensor_slices(rows).batch(256))  # 16 KiB each
+    rows = np.zeros((4096, 512), np.uint8)
+    list(td.Dataset.from_tensor_slices(rows).batch(256))  # 128 KiB each
     assert max(asked) == 4
     asked.clear()
-    list(td.Dataset.from_tensor_slices(rows).batch(1024))  # 64 KiB each: one by one
+    list(td.Dataset.from_tensor_slices(rows).batch(1024))  # 512 KiB each: one by one
     assert not asked
+
+
+@pytest.mark.parametrize(
+    ("chain", "most"),
+    [("plain", 5), ("shuffled", 5), ("epochs", 12), ("dealt", 3), ("mixed", 5)],
+)
+def test_gathering_is_called_once_for_many_batches(
+    chain: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    gather = sources.nest_rows
+
+    def counting(nest: Any, places: Any) -> Any:
+        calls.append(len(places))
+        return gather(nest, places)
+
+    monkeypatch.setattr(sources, "nest_rows", counting)
+    ds = CHAINS[chain](td.Dataset.from_tensor_slices(np.arange(1001)))
+    assert sum(len(batch) for batch in ds) == sum(calls)
+    assert len(calls) <= most
