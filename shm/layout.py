@@ -10,6 +10,7 @@ memory, arrays (and Arrow tables) are views of it: only small things are copied.
 
 from __future__ import annotations
 
+import math
 import pickle
 import struct
 from dataclasses import dataclass, field
@@ -55,24 +56,28 @@ class Layout:
     keys: tuple[Key, ...]
     rows: int
     offsets: tuple[int | None, ...] = field(init=False, compare=False)
+    sizes: tuple[int, ...] = field(init=False, compare=False)
+    """The bytes of a row of each column; 0 for leaves that have none."""
     nbytes: int = field(init=False, compare=False)
     row_nbytes: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         offsets: list[int | None] = []
-        end = row = 0
+        sizes: list[int] = []
+        end = 0
         for key in self.keys:
             if not is_fixed(key):
                 offsets.append(None)
+                sizes.append(0)
                 continue
             start = -(-end // ALIGN) * ALIGN
-            nbytes = key[0].itemsize * int(np.prod(key[1], dtype=np.int64))
+            sizes.append(key[0].itemsize * math.prod(key[1]))
             offsets.append(start)
-            row += nbytes
-            end = start + nbytes * self.rows
+            end = start + sizes[-1] * self.rows
         object.__setattr__(self, "offsets", tuple(offsets))
+        object.__setattr__(self, "sizes", tuple(sizes))
         object.__setattr__(self, "nbytes", end)
-        object.__setattr__(self, "row_nbytes", row)
+        object.__setattr__(self, "row_nbytes", sum(sizes))
 
     def columns(self, root: np.ndarray) -> list[np.ndarray | None]:
         """Return the columns over a slot's root array; None for leaves without a fixed size.
@@ -90,12 +95,11 @@ class Layout:
 
     def spans(self, first: int, count: int) -> list[tuple[int, int]]:
         """Return the byte ranges (offset, length) of some rows, one for each column."""
-        found = []
-        for key, offset in zip(self.keys, self.offsets, strict=True):
-            if offset is not None:
-                row = key[0].itemsize * int(np.prod(key[1], dtype=np.int64))  # type: ignore[index]
-                found.append((offset + first * row, count * row))
-        return found
+        return [
+            (offset + first * size, count * size)
+            for offset, size in zip(self.offsets, self.sizes, strict=True)
+            if offset is not None
+        ]
 
 
 _HEAD = struct.Struct("<II")

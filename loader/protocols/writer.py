@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 Write = Callable[[int, Any], bool]
 """``write(k, element)``: puts an element into row k; False where it does not fit in the form that it has."""
 
+Form = tuple[Any, bool] | type
+"""What a writer's code depends on of a leaf's key: its dtype and whether it has dimensions, or a type."""
+
 _MOST = 256
 
 
@@ -49,19 +52,25 @@ def writer(tree: Tree, keys: tuple[Key, ...], columns: Sequence[Any], shift: int
     shift : int
         The number of the columns' first row.
     """
-    write: Write = _maker(tree, keys, tuple(map(type, columns)))(shift, *columns)
+    forms = tuple([key if isinstance(key, type) else (key[0], bool(key[1])) for key in keys])
+    write: Write = _maker(tree, forms, tuple(map(type, columns)))(shift, *columns, *keys)
     return write
 
 
 @lru_cache(_MOST)
-def _maker(tree: Tree, keys: tuple[Key, ...], kinds: tuple[type, ...]) -> Callable[..., Write]:
-    """Compile the factory of a structure's writers, which takes the shift and the columns."""
+def _maker(tree: Tree, forms: tuple[Form, ...], kinds: tuple[type, ...]) -> Callable[..., Write]:
+    """Compile the factory of a structure's writers, which takes the shift, the columns and the keys.
+
+    Elements may differ in shape from task to task. So it depends on dtypes, and on which leaves have dimensions.
+    """
     text = _Text()
-    text.nest("e", tree, list(zip(keys, kinds, strict=True)))
-    columns = "".join(f", column{at}" for at in range(len(keys)))
+    text.nest("e", tree, list(zip(forms, kinds, strict=True)))
+    columns = "".join(f", column{at}" for at in range(len(forms)))
+    keys = "".join(f", key{at}" for at in range(len(forms)))
     make = _compiled("\n".join([
         f"def outer(private, leaf_key{''.join(f', {name}' for name in text.given)}):",
-        f" def make(shift{columns}):",
+        f" def make(shift{columns}{keys}):",
+        *[f"  {line}" for line in text.begins],
         "  def write(k, e):",
         *[f"   {line}" for line in [*text.checks, *text.puts, "return True"]],
         "  return write",
@@ -82,11 +91,12 @@ class _Text:
     """The generated lines of a writer, and the values that they refer to."""
 
     def __init__(self) -> None:
+        self.begins: list[str] = []
         self.checks: list[str] = []
         self.puts: list[str] = []
         self.given: dict[str, Any] = {}
 
-    def nest(self, e: str, tree: Tree, leaves: list[tuple[Key, type]]) -> None:
+    def nest(self, e: str, tree: Tree, leaves: list[tuple[Form, type]]) -> None:
         """Append the lines of a nest; its leaves are taken off the list."""
         if tree is None:
             self._leaf(e, *leaves.pop(0))
@@ -103,27 +113,28 @@ class _Text:
             self.checks.append(f"{e}{at}_ = {e}[{part}]")
             self.nest(f"{e}{at}_", subtree, leaves)
 
-    def _leaf(self, e: str, key: Key, kind: type) -> None:
-        column = f"column{len(self.puts)}"
+    def _leaf(self, e: str, form: Form, kind: type) -> None:
+        at = len(self.puts)
         if kind is not np.ndarray:
-            other = self._name("key", key)
-            self._refuse(f"leaf_key({e}) != {other} or isinstance({e}, (dict, tuple))")
-            put = (
-                f"{column}.append(private({e}))" if kind is list else f"{column}[k] = private({e})"
+            self._refuse(f"leaf_key({e}) != key{at} or isinstance({e}, (dict, tuple))")
+            self.puts.append(
+                f"column{at}.append(private({e}))"
+                if kind is list
+                else f"column{at}[k] = private({e})"
             )
-            self.puts.append(put)
             return
-        dtype, shape = key  # type: ignore[misc]  # of an array
-        problem = f"type({e}) is not {self._name('type', np.ndarray if shape else dtype.type)}"
-        if shape:
-            problem += f" or {e}.shape != {self._name('shape', shape)}"
-        if shape or dtype not in NUMBERS:
+        dtype, shaped = form  # type: ignore[misc]  # of an array
+        problem = f"type({e}) is not {self._name('type', np.ndarray if shaped else dtype.type)}"
+        if shaped:
+            self.begins.append(f"shape{at} = key{at}[1]")
+            problem += f" or {e}.shape != shape{at}"
+        if shaped or dtype not in NUMBERS:
             same = self._name("dtype", dtype)
             problem += (
                 f" or ({e}.dtype is not {same} and {e}.dtype != {same})"  # to compare takes longer
             )
         self._refuse(problem)
-        self.puts.append(f"{column}[k - shift] = {f'private({e})' if dtype.hasobject else e}")
+        self.puts.append(f"column{at}[k - shift] = {f'private({e})' if dtype.hasobject else e}")
 
     def _refuse(self, problem: str) -> None:
         self.checks.append(f"if {problem}: return False")

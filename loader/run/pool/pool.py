@@ -56,6 +56,8 @@ _CONFIRM_S = 5.0
 _PACKET = 65536
 _SPARE = 4
 """Descriptors that a pool leaves to the consumer."""
+_MOST_LAYOUTS = 1024
+"""How many layouts are known by what workers have told of them."""
 _ANSWERS = (MessageKind.DONE, MessageKind.NEED)
 _LOAD = attrgetter("load")
 _new = tuple.__new__
@@ -607,6 +609,8 @@ class Pool:
     def _layout(self, told: bytes) -> Layout:
         """Return a layout, the same object for all workers that send it, so that comparing is fast."""
         if told not in self._layouts:
+            if len(self._layouts) == _MOST_LAYOUTS:  # elements may all differ in shape
+                self._layouts.clear()
             self._layouts[told] = Layout(*decode(bytearray(told)))
         return self._layouts[told]
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from tundish.loader.protocols.context import Context
     from tundish.loader.run.wire.mail import Outbox
-    from tundish.loader.run.working.blocks import Blocks
     from tundish.loader.run.working.stage import StageEvaluator
     from tundish.shm.layout import Layout
     from tundish.shm.memory import Arena
@@ -50,8 +49,6 @@ class Answers:
         Receives what does not fit into a message.
     outbox : Outbox
         Sends the answers.
-    blocks : Blocks
-        Knows the numbers of layouts.
     context : Context
         The iterator's context, whose counts and times are sent with the rows.
     cpu : callable
@@ -62,12 +59,11 @@ class Answers:
         self,
         arena: Arena | None,
         outbox: Outbox,
-        blocks: Blocks,
         context: Context,
         *,
         cpu: Callable[[], float],
     ) -> None:
-        self._arena, self._outbox, self._blocks = arena, outbox, blocks
+        self._arena, self._outbox = arena, outbox
         self._context, self._cpu = context, cpu
         self._told_at: float | None = None
         self._tell_every_s = _TELL_FIRST_S
@@ -122,7 +118,7 @@ class Answers:
             flags |= NOT_OPENED
         nbytes, number = 0, NO_LAYOUT
         if layout is not None:
-            number = self._blocks.number_of(layout)
+            number = rows.number
             if rows.private:
                 flags |= ROWS_INLINE
                 parts = rows.parts

@@ -31,8 +31,12 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
 
+_MOST_LAYOUTS = 256
+"""How many are known at a time: elements may all differ in shape."""
+
+
 class Blocks:
-    """Lays out the blocks whose rows a worker computes, and sends each new layout once.
+    """Lays out the blocks whose rows a worker computes, and sends a layout when it is not among the last ones.
 
     Parameters
     ----------
@@ -47,10 +51,6 @@ class Blocks:
         self._layouts: dict[tuple[Any, ...], tuple[int, Layout]] = {}
         self._warm = np.empty(0, np.uint8)
 
-    def number_of(self, layout: Layout) -> int:
-        """Return the number under which a layout was sent."""
-        return self._layouts[layout.tree, layout.keys, layout.rows][0]
-
     def begin(self, rows: TaskOutput, task: Task, element: Any) -> Any:
         """Lay out a block by its first element; return a function that writes an element."""
         leaves, tree = flatten(element)
@@ -58,12 +58,14 @@ class Blocks:
         known = self._layouts.get((tree, keys, task.total))
         if known is None:
             layout = Layout(tree, keys, task.total)
+            if len(self._layouts) == _MOST_LAYOUTS:
+                self._layouts.clear()  # the numbers begin again: the coordinator forgets the old ones one by one
             number = len(self._layouts)
             self._layouts[tree, keys, task.total] = known = (number, layout)
             # A namedtuple's class may be one that travels by value.
             tail = Encoded((tree, keys, task.total)).to_bytes()
             self._outbox.say(RECORD.pack(MessageKind.LAYOUT, 0, 0, number, len(tail)), tail)
-        layout = known[1]
+        rows.number, layout = known
         rows.layout = layout
         rows.sent = task.slot == NO_SLOT or layout.nbytes <= INLINE_BLOCK
         rows.private = self._arena is None or rows.sent

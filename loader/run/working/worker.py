@@ -82,7 +82,7 @@ class Worker(Serving):
         self._streams = OpenStreams(
             context, open_inner, self._inputs, blocks, outbox, deadline=deadline
         )
-        self._answers = Answers(arena, outbox, blocks, context, cpu=cpu)
+        self._answers = Answers(arena, outbox, context, cpu=cpu)
 
     def _open_stage(self, number: int, flag: int, what: tuple[int, int, int]) -> None:
         self._streams.forget(number)

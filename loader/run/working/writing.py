@@ -51,6 +51,7 @@ class TaskOutput:
         "layout",
         "not_opened",
         "notes",
+        "number",
         "parts",
         "private",
         "sent",
@@ -60,6 +61,7 @@ class TaskOutput:
     def __init__(self) -> None:
         self.items: Sequence[Any] = ()  # that they were computed from, if that is known
         self.layout: Layout | None = None
+        self.number = 0  # under which the layout was sent
         self.columns: list[np.ndarray | None] = []
         self.parts: list[np.ndarray] = []
         self.extras: dict[int, dict[int, Any]] = {}
