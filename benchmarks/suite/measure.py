@@ -31,6 +31,7 @@ from hashing import multiset, size
 from packing import LENGTH
 from workloads import works
 
+MANY = 1000  # epochs, where as many are read as fit into the time
 PATIENCE = 15.0  # seconds after which whole epochs are given up, and what was delivered counts
 
 
@@ -74,12 +75,15 @@ def passes(loader: Any) -> Any:
 
 
 def opened(peer: Any, work: Any, settings: dict[str, Any]) -> Any:
-    """Open a peer for all epochs: where it repeats by itself, one iterator that is read an epoch at a time."""
-    if not work.epochs or not getattr(peer, "REPEATS", False):
+    """Open a peer for all epochs: where it repeats by itself, one iterator, read an epoch at a time if those are counted.
+
+    Others keep their workers from one epoch to the next if a setting says so.
+    """
+    if not getattr(peer, "REPEATS", False):
         return peer.open(work, **settings)
-    loader = peer.open(work, **settings, epochs=work.epochs)
+    loader = peer.open(work, **settings, epochs=work.epochs or MANY)
     every = cache(lambda: passes(loader))  # begins when it is asked for: its start is measured
-    return lambda: islice(every(), -(-work.count // work.batch))
+    return (lambda: islice(every(), -(-work.count // work.batch))) if work.epochs else every
 
 
 def samples(work: Any, batch: Any) -> int:
