@@ -12,7 +12,8 @@ from tundish.loader.service.jobs.ranges import Ranges, numbers_of, of_numbers
 from tundish.loader.service.jobs.requests import MOST_ANSWER_BYTES, ElementRequest
 
 _ANSWER_S = 0.01
-_MOST_ELEMENTS = 16
+_MOST_ELEMENTS = 64
+_SHARE = 16  # of the elements that were used, a request is for one in so many at most
 
 Mark = tuple[Common, Any, int]
 """A base, the numbers delivered from its low on as a chain, and how many requests were delivered."""
@@ -75,12 +76,12 @@ class Holding:
     def size(self) -> int:
         """The number of elements that a request is for."""
         quick = int(_ANSWER_S / max(self._step_s, 1e-9))
-        return max(1, min(self._most, quick, self._used // _MOST_ELEMENTS))
+        return max(1, min(self._most, quick, self._used // _SHARE))
 
     def used(self, seconds: float) -> None:
         """Take in how long the consumer was busy with an element."""
         self._used += 1
-        self._step_s += (seconds - self._step_s) / min(self._used, _MOST_ELEMENTS)
+        self._step_s += (seconds - self._step_s) / min(self._used, _SHARE)
 
     @property
     def owes(self) -> bool:
