@@ -9,6 +9,7 @@ import pytest
 
 import tundish as td
 from tundish.loader.operators import batching, sources
+from tundish.loader.protocols.columns import nest_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,11 +136,10 @@ def test_gathering_is_called_once_for_many_batches(
     chain: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    gather = sources.nest_rows
 
     def counting(nest: Any, places: Any) -> Any:
         calls.append(len(places))
-        return gather(nest, places)
+        return nest_rows(nest, places)
 
     monkeypatch.setattr(sources, "nest_rows", counting)
     ds = CHAINS[chain](td.Dataset.from_tensor_slices(np.arange(1001)))
