@@ -1,5 +1,7 @@
 """The dispatcher: the costs of a call, how fast it is back after a kill, an agent replaced, and how long a trainer waits then.
 
+Also how soon the workers of a killed trainer are gone, and the memory of an agent's processes after few and after many batches.
+
 Prints one line a measurement with its target, and with ``--json`` all of them. Everything runs on this machine by loopback; an
 agent and the dispatcher are processes, the trainer is this one.
 """
@@ -336,7 +338,71 @@ def replaced(rounds: int) -> dict[str, float]:
     return {"agent_replaced_s": statistics.median(times), "agent_replaced_worst_s": max(times)}
 
 
+def large(number: int) -> Array:
+    return np.full(1 << 16, number)
+
+
+def trainer_of(target: str) -> None:
+    """Take batches without end."""
+    data = td.Dataset.range(1 << 40).map(work).batch(8)
+    with data.apply(td.service.distribute("distributed_epoch", target)).iterator(workers=4) as it:
+        for number, _ in enumerate(it):
+            if number == 100:
+                print("ready", flush=True)
+
+
+def below(process: psutil.Process) -> list[psutil.Process]:
+    """The workers that are descendants of a process."""
+    return [each for each in process.children(recursive=True) if each.name() == "tundish-worker"]
+
+
+def leaving(rounds: int) -> dict[str, float]:
+    """SIGKILL of a trainer until the four workers that two agents ran for it are gone."""
+    times = []
+    with local_fleet(2, 2) as fleet:
+        fleet.wait(2)
+        for _ in range(rounds):
+            command = [sys.executable, __file__, "--trainer", fleet.target]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as trainer:
+                assert trainer.stdout is not None
+                assert trainer.stdout.readline() == "ready\n"
+                workers = [each for each in below(psutil.Process()) if each.ppid() != trainer.pid]
+                assert len(workers) == 4, workers
+                trainer.kill()
+                times.append(until(lambda: not any(map(alive, workers))))  # noqa: B023 - called here
+    return {"workers_gone_s": statistics.median(times), "workers_gone_worst_s": max(times)}
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def memory() -> dict[str, float]:
+    """The private memory of an agent and its two workers after 10, 20 and 100 batches of 33 MB.
+
+    A worker keeps memory for the largest task that it has had, which may come after the tenth batch.
+    """
+    found = {}
+    with local_fleet(1, 2) as fleet:
+        fleet.wait(1)
+        data = td.Dataset.range(1 << 40).map(large).batch(64)
+        data = data.apply(td.service.distribute("distributed_epoch", fleet.target))
+        with data.iterator(workers=2) as it:
+            for number in range(1, 101):
+                assert next(it).shape == (64, 1 << 16)
+                if number in {10, 20, 100}:
+                    agent = Trainer.agents()[0]
+                    processes = [agent, *agent.children(recursive=True)]
+                    nbytes = sum(each.memory_full_info().uss for each in processes)
+                    found[f"agent_after_{number}_batches_mb"] = nbytes / 1e6
+    return found
+
+
 TARGETS = {
+    "workers_gone_worst_s": 0.5,
     "dispatcher_back_worst_s": 2.0,
     "agent_replaced_worst_s": 3.0,
     "gap_worker_killed_worst_s": 0.25,
@@ -350,14 +416,21 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument(
-        "--only", nargs="*", help="journal, control, back, replaced, stalls, gaps; all by default"
+        "--only",
+        nargs="*",
+        help="journal, control, back, replaced, leaving, memory, stalls, gaps; all by default",
     )
+    parser.add_argument("--trainer", metavar="TARGET", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.trainer:
+        trainer_of(given.trainer)
     parts: dict[str, Callable[[], dict[str, float]]] = {
         "journal": journal,
         "control": control,
         "back": lambda: back(given.rounds),
         "replaced": lambda: replaced(given.rounds),
+        "leaving": lambda: leaving(given.rounds),
+        "memory": memory,
         "stalls": lambda: stalls(min(given.rounds, 3)),
         "gaps": lambda: gaps(given.rounds),
     }
