@@ -46,6 +46,8 @@ _USEFUL_DEV_SHM = 128 * MIB
 # with a profiler's timer would start a large allocation again for ever. Short steps get through.
 _ALLOCATION_STEP = MIB
 
+_MAP_FIXED = 0x10  # Linux and macOS
+_MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform.startswith("linux") else 0)
 _MFD_NOEXEC_SEAL = 0x8  # Python names it from 3.14 on
 
 
@@ -138,6 +140,25 @@ class Arena:
         """Map another process's arena; takes ownership of the received descriptor."""
         os.set_inheritable(fd, False)
         return cls(fd, stride, slots, kind="attached", owner=0)
+
+    def make_private(self) -> None:
+        """Turn the mapping into a private copy, in a child that was forked: what it writes reaches nobody else.
+
+        Arrays over the mapping stay valid, with the contents that they have. If the system refuses, the mapping becomes
+        read-only, so that writing ends the child.
+        """
+        import ctypes  # noqa: PLC0415 - takes a while, and few workers fork
+
+        libc = ctypes.CDLL(None)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [
+            ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
+        ]  # fmt: skip
+        at = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        flags = mmap.MAP_PRIVATE | _MAP_FIXED | _MAP_NORESERVE
+        found = libc.mmap(at, self.reserved, mmap.PROT_READ | mmap.PROT_WRITE, flags, self.fd, 0)
+        if found != at:
+            libc.mprotect(ctypes.c_void_p(at), ctypes.c_size_t(self.reserved), mmap.PROT_READ)
 
     def allocate(self, slot: int, offset: int, nbytes: int) -> None:
         """Allocate pages for a range of a slot, so that writing to it cannot fail.

@@ -9,8 +9,10 @@ import contextlib
 import os
 import pickle
 import signal
+import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tundish.loader.protocols.raised import carry_interrupts
@@ -76,10 +78,12 @@ class Serving:
             task = Task(*TASK.unpack_from(message, at))
             at += TASK.size + task.tail
             _COMPUTING[0] = True
-            self._task(task, message[at - task.tail : at])
-            _COMPUTING[0] = False
-            if self._process is not None and os.getpid() != self._process:
-                os._exit(0)  # the user's function forked, and this is the child
+            try:
+                self._task(task, message[at - task.tail : at])
+            finally:
+                _COMPUTING[0] = False
+                if self._process is not None and os.getpid() != self._process:
+                    os._exit(0)  # the user's function forked, and this is the child: see `_isolate`
             self._outbox.flush_if_due()
 
     def _complaint(self) -> bytes:
@@ -132,6 +136,7 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
         arena = None
         if settings["stride"]:
             arena = Arena.attach(fds.pop(0), settings["stride"], settings["slots"])
+        os.register_at_fork(after_in_child=partial(_isolate, channel, arena))
         if settings["verified"]:
             take_marks(fds.pop(0), settings["verified"])
         payload = None if settings["inherits"] else fds.pop(0)
@@ -145,6 +150,16 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
     worker.run(inbox)
     sys.stdout.flush()
     return 0
+
+
+def _isolate(channel: Channel, arena: Arena | None) -> None:
+    """Part a child that the user's function forked from the coordinator: it may return, and would answer the task, too."""
+    ours, other = socket.socketpair()
+    other.close()
+    os.dup2(ours.fileno(), channel.fileno())
+    ours.close()
+    if arena is not None:
+        arena.make_private()
 
 
 def _interrupt(*_: object) -> None:
