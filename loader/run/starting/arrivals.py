@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -41,20 +42,32 @@ def forget(module: str, then: Then) -> None:
 _awaited: dict[str, list[Then]] = {}
 
 
+class _Looking(threading.local):
+    """The modules that a thread asks the other finders for."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+
+_looking = _Looking()
+
+
 class _Finder(MetaPathFinder):
     """Finds awaited modules through the other finders, and wraps their loaders in `_Loader`."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        waiting = _awaited.pop(name, None)
-        if waiting is None:
+        if name not in _awaited or name in _looking.names:
             return None
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
-            _awaited[name] = waiting
-        else:
-            spec.loader = _Loader(spec.loader, waiting)
+        _looking.names.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            _looking.names.discard(name)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            assert spec.loader is not None
+            spec.loader = _Loader(spec.loader)
         return spec
 
 
@@ -62,10 +75,13 @@ _FINDER = _Finder()
 
 
 class _Loader(Loader):
-    """Loads a module with its own loader, then runs the callbacks."""
+    """Loads a module with its own loader, then runs the callbacks.
 
-    def __init__(self, loader: Loader, waiting: list[Then]) -> None:
-        self._loader, self._waiting = loader, waiting
+    They wait until then: many libraries only look for the spec of another, to know whether it is installed.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -74,12 +90,8 @@ class _Loader(Loader):
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
-        try:
-            self._loader.exec_module(module)
-        except BaseException:
-            _awaited[module.__name__] = self._waiting  # the next attempt may succeed
-            raise
-        for then in self._waiting:
+        self._loader.exec_module(module)
+        for then in _awaited.pop(module.__name__, []):
             then()
         if not _awaited and _FINDER in sys.meta_path:
             sys.meta_path.remove(_FINDER)
