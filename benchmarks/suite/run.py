@@ -8,7 +8,7 @@
 
 What was measured stays in `results/`, one file a workload; a run goes on where an earlier one ended, and parts merge. Before
 a peer is timed, its output is checked in a process of its own: where the multiset of delivered rows is not the expected one,
-the row is "invalid" and has no speed. The check is repeated when the peer's or the workload's file has changed.
+the row is "invalid" and has no speed. The check is repeated when the peer's or the workload's file has changed, or the data.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def digest(peer: str, work: str) -> str:
         HERE / "work.py",
     ]
     source = _sys.modules[(each.function or each.arrays).__module__].__file__
-    text = b"".join(path.read_bytes() for path in [*paths, Path(str(source))])
+    text = b"".join(path.read_bytes() for path in [*paths, Path(str(source))]) + data.fingerprint()
     return hashlib.sha256(text + json.dumps(settings_of(peer, work)).encode()).hexdigest()[:16]
 
 
@@ -209,13 +209,14 @@ def check(work: str, peers: Sequence[str]) -> None:
 
 
 def stamp_of_work(work: str) -> str:
-    """Digest of what `expected` depends on."""
+    """Digest of what `expected` depends on: the workload's function and the data, which come from packages of a system."""
     from workloads import works
 
     each = works()[work]
     source = sys.modules[(each.function or each.arrays).__module__].__file__
     paths = [Path(str(source)), HERE / "hashing.py", HERE / "packing.py"]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+    text = b"".join(path.read_bytes() for path in paths) + data.fingerprint()
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def measure(work: str, peers: Sequence[str], number: int, seconds: float) -> None:
