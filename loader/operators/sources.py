@@ -187,9 +187,7 @@ class FromSource(SourceNode):
 
     def several(self) -> Callable[[list[int]], Sequence[Any]] | None:
         source = self.source
-        getitems = getattr(source, "__getitems__", None)
-        if not callable(getitems) or not gives_alike(source):
-            getitems = None
+        getitems = _own_getitems(source) if gives_alike(source) else None
         if not has_columns(source):
             return getitems
 
@@ -222,6 +220,20 @@ class FromSource(SourceNode):
                 raise_from(error, label)
 
         return value
+
+
+def _own_getitems(source: Any) -> Callable[[list[int]], Sequence[Any]] | None:
+    """Return a source's ``__getitems__`` if it is of the class that defines its ``__getitem__``, or of one derived from that.
+
+    A class that wraps or extends another may change ``__getitem__`` alone: what it inherits or delegates gives other elements.
+    """
+    for kind in type(source).__mro__:
+        if "__getitems__" in vars(kind):
+            found: Callable[[list[int]], Sequence[Any]] = source.__getitems__
+            return found
+        if "__getitem__" in vars(kind):
+            break
+    return None
 
 
 class SourceMethods(Fluent):

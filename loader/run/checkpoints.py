@@ -23,6 +23,7 @@ from tundish.formats.bytes.regular import (
     written_aside,
 )
 from tundish.loader.run.state import check_form
+from tundish.tracebacks import callers_level
 
 _NAME = "step-{:08}.json"
 _NAMES = re.compile(r"step-(\d{8,})\.json")
@@ -68,7 +69,12 @@ def write_next_state(folder: str | os.PathLike[str], state: dict[str, Any], keep
     return target
 
 
-def newest_state(folder: str | os.PathLike[str]) -> Any:
+def stored_state(path: str | os.PathLike[str]) -> Any:
+    """Return the state of a file, or the newest of a folder."""
+    return _newest_state(path) if Path(path).is_dir() else read_state(path)
+
+
+def _newest_state(folder: str | os.PathLike[str]) -> Any:
     """Return the state with the highest number that can be read; warn of each that cannot.
 
     Raises
@@ -87,7 +93,9 @@ def newest_state(folder: str | os.PathLike[str]) -> Any:
         except FileNotFoundError:  # removed since by who saves here: there is a newer one
             continue
         except (CheckpointError, OSError) as problem:
-            warnings.warn(f"{path} is passed over: {problem}", RuntimeWarning, stacklevel=4)
+            warnings.warn(
+                f"{path} is passed over: {problem}", RuntimeWarning, stacklevel=callers_level()
+            )
     if not numbers:
         raise FileNotFoundError(errno.ENOENT, "no iterator state is in this folder", str(home))
     raise CheckpointError(f"none of the {len(numbers)} file(s) step-*.json in {home} can be read")
@@ -95,7 +103,7 @@ def newest_state(folder: str | os.PathLike[str]) -> Any:
 
 def restore_state(path: str | os.PathLike[str], load: Callable[[Any], None]) -> None:
     """Load the state of a file, or the newest of a folder; an error of another pipeline names the path."""
-    state = newest_state(path) if Path(path).is_dir() else read_state(path)
+    state = stored_state(path)
     try:
         load(state)
     except IncompatibleCheckpointError as error:

@@ -8,7 +8,7 @@ array (`tundish.arraylikes`). `normalise` converts a value to its one numpy form
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -306,12 +306,12 @@ def _array(value: list[Any]) -> np.ndarray:
     return array if array.dtype.kind not in "US" else np.array(value, dtype=object)
 
 
-def _check_ints(value: list[Any]) -> None:
+def _check_ints(value: Sequence[Any]) -> None:
     """Check the ints of a list of which numpy has made floats or objects: it does so of those too large for int64."""
     for x in value:
         if type(x) is int:
             _int64(x)
-        elif type(x) is list:
+        elif isinstance(x, (list, tuple)):
             _check_ints(x)
 
 

@@ -6,9 +6,11 @@ import importlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.laws.otherwise import NOT_FORKED
 from tests.settings import CHANGES, ROWS, Observed, changed
@@ -40,6 +42,56 @@ def test_settings_hold_in_workers_of_a_dataset() -> None:
         for workers in (1, 2):
             assert list(ds.iterator(workers=workers)) == expected
         assert list(ds.with_options(Options(executor="thread", workers=2))) == expected
+
+
+def test_a_worker_that_is_a_thread_leaves_the_process_alone() -> None:
+    """What is changed after `iter` is not changed back when a thread begins later."""
+    ds = Dataset.range(200).map(pausing).with_options(Options(executor="thread", workers=1))
+    with changed(["sys.setrecursionlimit"]), iter(ds) as it:
+        next(it)
+        engine: Any = it._engine
+        sys.setrecursionlimit(sys.getrecursionlimit() + 7)
+        now = sys.getrecursionlimit()
+        engine._pool.resize(3)
+        assert len(list(it)) == 199
+        assert sys.getrecursionlimit() == now
+
+
+def pausing(x: Any) -> Any:
+    time.sleep(0.001)
+    return x
+
+
+def test_a_setting_with_a_function_reaches_workers() -> None:
+    with np.printoptions(precision=3, formatter={"float_kind": lambda x: f"<{x:.1f}>"}):
+        ds = Dataset.range(2).map(shown)
+        expected = list(ds.iterator(workers=0))
+        assert expected[1] == "[<1.0> <0.5>]"
+        assert list(ds.iterator(workers=1)) == expected
+
+
+def shown(x: Any) -> str:
+    return str(np.array([1.0, x / 2]))
+
+
+def test_a_time_zone_of_each_epoch_reaches_workers_that_stay() -> None:
+    loader: Any = DataLoader(Hours(), num_workers=1, persistent_workers=True, collate_fn=list)
+    before = list(loader)
+    with changed(["time.tzset"]):
+        expected = list(DataLoader(Hours(), collate_fn=list))
+        assert expected != before
+        assert list(loader) == expected
+    assert list(loader) == before
+
+
+class Hours:
+    """The local hour of an hour."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> str:
+        return time.strftime("%H:%M %Z", time.localtime(3600 * index))
 
 
 def test_settings_hold_in_workers_of_a_loader() -> None:

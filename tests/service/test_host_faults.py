@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import random
+import resource
 import signal
 import socket
 import time
@@ -29,6 +31,7 @@ from tests.service.hosted import (
 
 import tundish as td
 from tundish.loader.run.starting.control import scratch_file
+from tundish.loader.service.host import link
 from tundish.loader.service.host.folder import HostFolder, packet_socket
 from tundish.loader.service.host.host import host
 from tundish.loader.service.host.wire import LARGEST, receive_packet, send_told, versions
@@ -113,6 +116,66 @@ def test_small_elements_go_on_within_a_parcel() -> None:
                 until(partial(end_of, pid), "killed")
                 it.state_dict()  # is computed here, and the element after it is the next
     assert found == expected
+
+
+def test_a_packet_that_is_lost_for_want_of_a_descriptor_is_an_error_and_no_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain, packets = link.receive_packet, [0]
+
+    def lossy(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
+        data, fds = plain(sock, flags)
+        packets[0] += 1
+        if packets[0] % 7 == 5:
+            for fd in fds:
+                os.close(fd)
+            raise OSError(errno.EMFILE, "no descriptor is left")
+        return data, fds
+
+    errors, found = 0, []
+    with iter(hosted("lossy", 200)) as it:
+        found += [firsts(next(it))]  # the first packets are of the greeting
+        monkeypatch.setattr(link, "receive_packet", lossy)
+        while True:
+            try:
+                for batch in it:
+                    found.append(firsts(batch))
+                break
+            except OSError:
+                errors += 1
+    assert found == batches(200)
+    assert errors
+
+
+def test_descriptors_that_do_not_fit_are_an_error() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs, scratch() as fd:
+        send_told(ours, {"do": "x"}, (fd, fd, fd))
+        free = lowest_free()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, hard))
+        try:
+            with pytest.raises(OSError, match="no descriptor is left"):
+                receive_packet(theirs)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert lowest_free() == free
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[int]:
+    fd = scratch_file(b"x")
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def lowest_free() -> int:
+    """Return the number that the next descriptor would have."""
+    fd = os.dup(0)
+    os.close(fd)
+    return fd
 
 
 def test_a_host_process_that_always_dies_is_an_error() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import logging
 import os
@@ -135,13 +136,15 @@ def test_a_blob_is_sent_once_though_many_have_it() -> None:
 
 def begun(listener: Listener, blobs: dict[str, bytes]) -> socket.socket:
     """Return a connection whose blobs are wanted, and not sent yet."""
-    sock = socket.create_connection(listener.address)
-    sock.setblocking(False)
-    finish(prove(sock, TOKEN, "x", dials=True), sock, 5)
-    sizes = {name: len(blob) for name, blob in blobs.items()}
-    hello = {**versions(), "protocol": 1, "role": "keep", "ask": {}, "blobs": sizes}
-    finish(give(sock, framed(hello)), sock, 5)
-    assert finish(hear(sock), sock, 5) == {"want": list(blobs)}
+    with contextlib.ExitStack() as unless_begun:
+        sock = unless_begun.enter_context(socket.create_connection(listener.address))
+        sock.setblocking(False)
+        finish(prove(sock, TOKEN, "x", dials=True), sock, 5)
+        sizes = {name: len(blob) for name, blob in blobs.items()}
+        hello = {**versions(), "protocol": 1, "role": "keep", "ask": {}, "blobs": sizes}
+        finish(give(sock, framed(hello)), sock, 5)
+        assert finish(hear(sock), sock, 5) == {"want": list(blobs)}
+        unless_begun.pop_all()
     return sock
 
 
@@ -162,6 +165,32 @@ def test_one_who_was_to_bring_a_blob_and_does_not(how: str) -> None:
         if how == "resets":
             first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         first.close()
+        other.join(10)
+        assert not other.is_alive()
+
+    assert bytes(role.blobs[digest_of(data)]) == data
+
+
+def test_one_that_is_gone_before_it_hears_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are asked for the blob then."""
+    role = Keeping()
+    data = os.urandom(1000)
+    blobs = {digest_of(data): data}
+    plain, failing = listening.tell, [True]
+
+    def tell(stream: Any, message: Any) -> Any:
+        if message.get("want") and failing.pop() is True:
+            failing.append(False)
+            raise ConnectionResetError(errno.ECONNRESET, "reset")
+        return (yield from plain(stream, message))
+
+    monkeypatch.setattr(listening, "tell", tell)
+    with listening_to(role) as listener:
+        with pytest.raises(ConnectionError):
+            begun(listener, blobs)
+        failing[:] = [False]
+        other = threading.Thread(target=met, args=(listener, {}, blobs))
+        other.start()
         other.join(10)
         assert not other.is_alive()
 

@@ -99,7 +99,7 @@ class _ThreadMain:
             channel.close()
 
     def _serve(self, channel: Channel, arena: Arena | None) -> None:
-        Applied().take(self._settings)  # some are of a thread
+        Applied(thread=True).take(self._settings)
         if self._options.worker_init is not None:
             self._options.worker_init()
         own = self._context

@@ -46,6 +46,8 @@ class Setting:
     early : bool
         True if it must be set before a worker unpickles its payload; others are set after the user's modules
         have been imported, as the consumer set them.
+    of_thread : bool
+        True if each thread has its own; others are a process's, and no worker that is a thread touches them.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Setting:
     read: Callable[[Any], Any]
     write: Callable[[Any, Any], object]
     early: bool = False
+    of_thread: bool = False
 
 
 def values_now() -> Values:
@@ -61,15 +64,32 @@ def values_now() -> Values:
     for row in SETTINGS:
         module = sys.modules.get(row.module)
         if module is not None:
-            with contextlib.suppress(Exception):  # an older library, or a value that is a function
-                found[row.name] = pickle.dumps(row.read(module))
+            with contextlib.suppress(Exception):  # an older library
+                found[row.name] = _pickled(row.read(module))
     return found
 
 
-class Applied:
-    """The consumer's settings as they have been applied in this worker."""
+def _pickled(value: Any) -> bytes:
+    try:
+        return pickle.dumps(value)
+    except Exception:  # noqa: BLE001 - a function among them, such as a formatter
+        import cloudpickle  # noqa: PLC0415 - takes a while, and few settings need it
 
-    def __init__(self) -> None:
+        dumped: bytes = cloudpickle.dumps(value)
+        return dumped
+
+
+class Applied:
+    """The consumer's settings as they have been applied in this worker.
+
+    Parameters
+    ----------
+    thread : bool, default False
+        True for a worker that is a thread of the consumer's process: only the settings that each thread has are applied.
+    """
+
+    def __init__(self, *, thread: bool = False) -> None:
+        self._rows = [row for row in SETTINGS if row.of_thread or not thread]
         self._last: Values = {}
         self._awaited: list[tuple[str, Callable[[], None]]] = []
 
@@ -86,7 +106,7 @@ class Applied:
         for module, then in self._awaited:
             forget(module, then)
         self._awaited.clear()
-        for row in SETTINGS:
+        for row in self._rows:
             value = values.get(row.name)
             if value is None or (early is not None and row.early != early):
                 continue
@@ -106,7 +126,7 @@ def _write(row: Setting, pickled: bytes) -> None:
     """Apply a setting if the present value differs."""
     module = sys.modules[row.module]
     with contextlib.suppress(Exception):  # a library of another version, a locale that is missing
-        if pickle.dumps(row.read(module)) != pickled:
+        if _pickled(row.read(module)) != pickled:
             row.write(module, pickle.loads(pickled))
 
 
@@ -123,7 +143,9 @@ def _attribute(module: str, name: str) -> Setting:
     )
 
 
-def _pair(module: str, getter: str, setter: str, *, early: bool = False) -> Setting:
+def _pair(
+    module: str, getter: str, setter: str, *, early: bool = False, of_thread: bool = False
+) -> Setting:
     """Make the row of a getter and a setter."""
     return Setting(
         f"{module}.{setter}",
@@ -131,16 +153,18 @@ def _pair(module: str, getter: str, setter: str, *, early: bool = False) -> Sett
         lambda home: getattr(home, getter)(),
         lambda home, value: getattr(home, setter)(value),
         early,
+        of_thread,
     )
 
 
-def _keywords(module: str, getter: str, setter: str) -> Setting:
+def _keywords(module: str, getter: str, setter: str, *, of_thread: bool = False) -> Setting:
     """Make the row of a getter that returns a dict and a setter that takes its items as keywords."""
     return Setting(
         f"{module}.{setter}",
         module,
         lambda home: getattr(home, getter)(),
         lambda home, value: getattr(home, setter)(**value),
+        of_thread=of_thread,
     )
 
 
@@ -219,11 +243,16 @@ def _mask(_: object) -> Any:
 
 
 def _zone(time: Any) -> Any:
-    return time.tzname, time.timezone, time.altzone
+    return os.environ.get("TZ"), time.tzname, time.timezone, time.altzone
 
 
-def _set_zone(time: Any, _: Any) -> None:
-    time.tzset()  # the environment is the consumer's already
+def _set_zone(time: Any, value: Any) -> None:
+    zone = value[0]  # a worker may have an older environment
+    if zone is None:
+        os.environ.pop("TZ", None)
+    else:
+        os.environ["TZ"] = zone
+    time.tzset()
 
 
 # ------------------------------------------------------------------------------ pandas and PyTorch
@@ -297,7 +326,7 @@ SETTINGS: list[Setting] = [
     _pair("csv", "field_size_limit", "field_size_limit"),
     _pair("socket", "getdefaulttimeout", "setdefaulttimeout"),
     _attribute("tempfile", "tempdir"),
-    Setting("decimal.setcontext", "decimal", _decimals, _set_decimals),
+    Setting("decimal.setcontext", "decimal", _decimals, _set_decimals, of_thread=True),
     Setting(
         "locale.setlocale",
         "locale",
@@ -308,11 +337,11 @@ SETTINGS: list[Setting] = [
     Setting("os.umask", "os", _mask, lambda _, value: os.umask(value)),
     Setting("time.tzset", "time", _zone, _set_zone),
     Setting("warnings.filters", "warnings", _filters, _set_filters),
-    _keywords("numpy", "geterr", "seterr"),
-    _keywords("numpy", "get_printoptions", "set_printoptions"),
-    _pair("numpy", "getbufsize", "setbufsize"),
+    _keywords("numpy", "geterr", "seterr", of_thread=True),
+    _keywords("numpy", "get_printoptions", "set_printoptions", of_thread=True),
+    _pair("numpy", "getbufsize", "setbufsize", of_thread=True),
     Setting("pandas.set_option", "pandas", _pandas, _set_pandas),
-    _keywords("sklearn", "get_config", "set_config"),
+    _keywords("sklearn", "get_config", "set_config", of_thread=True),
     _attribute("PIL.Image", "MAX_IMAGE_PIXELS"),
     _attribute("PIL.ImageFile", "LOAD_TRUNCATED_IMAGES"),
     _attribute("PIL.PngImagePlugin", "MAX_TEXT_CHUNK"),
@@ -320,7 +349,7 @@ SETTINGS: list[Setting] = [
     _pair("cv2", "useOptimized", "setUseOptimized"),
     _pair("torchvision", "get_image_backend", "set_image_backend"),
     _pair("torch", "get_default_dtype", "set_default_dtype"),
-    _pair("torch", "is_grad_enabled", "set_grad_enabled"),
+    _pair("torch", "is_grad_enabled", "set_grad_enabled", of_thread=True),
     _pair("torch", "get_float32_matmul_precision", "set_float32_matmul_precision"),
     Setting("torch.use_deterministic_algorithms", "torch", _deterministic, _set_deterministic),
     Setting(
@@ -328,6 +357,7 @@ SETTINGS: list[Setting] = [
         "torch",
         _flushes,
         lambda torch, value: torch.set_flush_denormal(value),
+        of_thread=True,
     ),
     Setting(
         "torch.set_printoptions",

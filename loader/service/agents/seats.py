@@ -222,7 +222,7 @@ class Seats(Role):
     def _launcher(self, threads: int) -> Launcher:
         """Return this agent's own launcher, whose reports only this agent reads."""
         current = self._launchers.get(threads)
-        if current is not None:
+        if current is not None and current.alive:
             self._pump(threads)
         if current is None or not current.alive:
             self._unwatch_launcher(threads)

@@ -351,12 +351,12 @@ class Listener:
             if time.monotonic() > each.deadline:
                 yield from tell(each.stream, {"wait": True})
         self._got_on(each)
-        yield from tell(each.stream, {"want": wanted})
         return wanted
 
     def _receive(self, each: _Incoming, role: Role, sizes: dict[str, int]) -> Steps[dict[str, Any]]:
         received: dict[str, Any] = {}
         try:
+            yield from tell(each.stream, {"want": list(sizes)})
             for digest, nbytes in sizes.items():
                 place = role.place(digest, nbytes)
                 view, found = memoryview(place).cast("B"), hashlib.blake2b(digest_size=_DIGEST // 2)

@@ -186,6 +186,18 @@ class HostEngine(Engine):
         except HostEndedError:
             self.idle = False
             self._gone()
+        except (
+            OSError
+        ):  # a message is lost: another link gives what comes after the last delivered element
+            self.idle = False
+            self._part()
+            raise
+
+    def _part(self) -> None:
+        """Leave the host process."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.leave()
 
     def _take_in(self, message: tuple[Any, ...]) -> None:
         kind = message[0]
@@ -202,16 +214,12 @@ class HostEngine(Engine):
             self._upto = message[2]
             self._items.append(_Skipped(message[2]))
         elif kind == "fault":
-            link, self._link = self._link, None
-            if link is not None:
-                link.leave()
+            self._part()
             self._fault = loads_exception(message[1])
 
     def _gone(self) -> None:
         """Leave a host process that has died; the next one gives what comes after the last delivered element."""
-        link, self._link = self._link, None
-        if link is not None:
-            link.leave()
+        self._part()
         self._starts += 1
         if self._starts > _STARTS:
             raise HostEndedError(

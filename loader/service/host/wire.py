@@ -100,9 +100,11 @@ def receive_packet(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int
     ------
     BlockingIOError, TimeoutError
         There is none.
+    OSError
+        This process had no descriptor left for one that came with it; the packet is lost.
     """
     try:
-        data, rights, _, _ = sock.recvmsg(
+        data, rights, told, _ = sock.recvmsg(
             _RECEIVED, socket.CMSG_SPACE(_MOST_FDS * _INT), flags | socket.MSG_CMSG_CLOEXEC
         )
     except ConnectionResetError:
@@ -111,6 +113,12 @@ def receive_packet(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int
     for level, kind, packed in rights:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(packed[: len(packed) // _INT * _INT])
+    if told & socket.MSG_CTRUNC:
+        for fd in fds:
+            os.close(fd)
+        raise OSError(
+            errno.EMFILE, "no descriptor is left for a batch of the host process (ulimit -n)"
+        )
     return data, list(fds)
 
 

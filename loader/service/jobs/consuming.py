@@ -219,15 +219,8 @@ class Consumed:
     def _joined(self) -> None:
         request, self._joining = self._joining, None
         assert request is not None
-        try:
-            fields, _ = request.result()
-        except OSError:
-            if request.answered:  # the job's iterator has failed
-                raise
-            self._holding.joined = False  # the connection has ended
-            return
-        self._check(fields)
-        self._holding.join()
+        if self._answer_to(request) is not None:
+            self._holding.join()
 
     def _ask(self, caller: Caller) -> None:
         holding = self._holding
@@ -239,14 +232,10 @@ class Consumed:
 
     def _take_in(self, number: int | None, request: Outstanding) -> None:
         holding = self._holding
-        try:
-            fields, blobs = request.result()
-        except OSError:
-            if request.answered:  # the job's iterator has failed
-                raise
-            self._holding.joined = False  # the connection has ended
+        answer = self._answer_to(request)
+        if answer is None:
             return
-        self._check(fields)
+        fields, blobs = answer
         if "anew" in fields:
             holding.joined = False
             return
@@ -264,12 +253,20 @@ class Consumed:
                     stacklevel=callers_level(),
                 )
 
-    def _check(self, fields: dict[str, Any]) -> None:
-        """Raise if the job does not take this consumer."""
+    def _answer_to(self, request: Outstanding) -> tuple[dict[str, Any], Any] | None:
+        """Return an answer; None if the connection has ended. Raise if the job has failed or does not take this consumer."""
+        try:
+            fields, blobs = request.result()
+        except OSError:
+            if request.answered:  # the job's iterator has failed
+                raise
+            self._holding.joined = False
+            return None
         why = fields.get("declined")
         if why is not None:
             self._hang_up()
             raise CheckpointError(f"job {self._node.job_name!r}: {why}")
+        return fields, blobs
 
     # -- state ----------------------------------------------------------------------------------
 

@@ -181,3 +181,50 @@ def test_a_hugging_face_dataset() -> None:
             assert ours["x"].tolist() == theirs["x"].tolist()
             assert ours["text"].tolist() == theirs["text"].tolist()
             assert ours["v"].tolist() == theirs["v"].tolist()
+
+
+class Records:
+    """A source with both ways to read, which agree."""
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        return list(indices)
+
+
+class Transformed:
+    """A wrapper that changes elements, and gives everything else as it is."""
+
+    def __init__(self) -> None:
+        self.inner = Records()
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> int:
+        return 100 + self.inner[index]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+
+class Derived(Records):
+    """A class that changes elements one by one, and inherits the other way."""
+
+    def __getitem__(self, index: int) -> int:
+        return 100 + index
+
+
+@pytest.mark.parametrize("source", [Transformed(), Derived()])
+def test_a_way_that_is_not_of_the_same_class_is_not_used(source: Any) -> None:
+    ds = td.Dataset.from_source(source).batch(8)
+    for workers in (0, 2):
+        found = [int(x) for batch in ds.iterator(workers=workers) for x in batch]
+        assert found == list(range(100, 100 + COUNT))
+    assert_workers_do_not_show(ds)

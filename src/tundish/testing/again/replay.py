@@ -15,7 +15,7 @@ from tundish.loader.protocols.context import Context, draw_seed
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.raised import opened
 from tundish.loader.protocols.state_parsing import go_to
-from tundish.loader.run.checkpoints import newest_state, read_state
+from tundish.loader.run.checkpoints import stored_state
 from tundish.loader.run.evaluating.effective import effective
 from tundish.loader.run.inline.reference import open_inline
 from tundish.loader.run.state import check_state, make_state
@@ -45,7 +45,7 @@ def state_of(state: State) -> dict[str, Any] | None:
         raise FileNotFoundError(
             f"there is no state {path}: name a file that Iterator.save wrote, or the folder of a series"
         )
-    found: dict[str, Any] = newest_state(path) if path.is_dir() else read_state(path)
+    found: dict[str, Any] = stored_state(path)
     return found
 
 
