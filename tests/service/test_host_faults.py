@@ -121,10 +121,10 @@ def test_small_elements_go_on_within_a_parcel() -> None:
 def test_a_packet_that_is_lost_for_want_of_a_descriptor_is_an_error_and_no_gap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plain, packets = link.receive_packet, [0]
+    packets = [0]
 
     def lossy(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
-        data, fds = plain(sock, flags)
+        data, fds = receive_packet(sock, flags)
         packets[0] += 1
         if packets[0] % 7 == 5:
             for fd in fds:

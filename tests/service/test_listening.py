@@ -32,6 +32,7 @@ from tundish.loader.service.connections.handshake import (
     give,
     hear,
     prove,
+    tell,
     versions,
 )
 from tundish.loader.service.connections.listening import Listener
@@ -176,15 +177,15 @@ def test_one_that_is_gone_before_it_hears_what_is_wanted(monkeypatch: pytest.Mon
     role = Keeping()
     data = os.urandom(1000)
     blobs = {digest_of(data): data}
-    plain, failing = listening.tell, [True]
+    failing = [True]
 
-    def tell(stream: Any, message: Any) -> Any:
+    def telling(stream: Any, message: Any) -> Any:
         if message.get("want") and failing.pop() is True:
             failing.append(False)
             raise ConnectionResetError(errno.ECONNRESET, "reset")
-        return (yield from plain(stream, message))
+        return (yield from tell(stream, message))
 
-    monkeypatch.setattr(listening, "tell", tell)
+    monkeypatch.setattr(listening, "tell", telling)
     with listening_to(role) as listener:
         with pytest.raises(ConnectionError):
             begun(listener, blobs)
