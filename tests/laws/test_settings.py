@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,29 @@ def test_a_setting_with_a_function_reaches_workers() -> None:
 
 def shown(x: Any) -> str:
     return str(np.array([1.0, x / 2]))
+
+
+def test_a_filter_of_a_category_that_a_worker_imports_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "late_category.py").write_text("class LateWarning(UserWarning): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    category = importlib.import_module("late_category").LateWarning
+    ds = Dataset.range(3).map(warned)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", category)
+        for workers in (0, 1):
+            with ds.iterator(workers=workers) as it, pytest.raises(category, match="late"):
+                next(it)
+        warnings.simplefilter("ignore", category)
+        assert len(list(ds.iterator(workers=1))) == 3
+    del sys.modules["late_category"]
+
+
+def warned(x: Any) -> Any:
+    category = importlib.import_module("late_category").LateWarning
+    warnings.warn("it is late", category, stacklevel=1)
+    return x
 
 
 def test_a_time_zone_of_each_epoch_reaches_workers_that_stay() -> None:

@@ -199,14 +199,39 @@ def _text(pattern: Any) -> Any:
     return (pattern.pattern, pattern.flags) if isinstance(pattern, re.Pattern) else pattern
 
 
+_applied_filters: dict[str, Any] = {"value": (), "filters": [], "awaited": set()}
+"""What `_set_filters` was last called with and has set, and the modules whose import it waits for."""
+
+
 def _set_filters(warnings: Any, value: Any) -> None:
-    # A category of a module that is not loaded here cannot be met before it is loaded.
-    filters = [
-        (action, _pattern(message), category, _pattern(module), line)
-        for action, message, name, module, line in value
-        if isinstance(category := look_up(*name), type)
-    ]
-    warnings.filters[:] = filters
+    _applied_filters.update(value=value, filters=_known_filters(value))
+    warnings.filters[:] = _applied_filters["filters"]
+    _tell_filters(warnings)
+
+
+def _known_filters(value: Any) -> list[Any]:
+    """Return the filters whose categories are known here; a category of a module that is not loaded is awaited."""
+    found = []
+    for action, message, name, module, line in value:
+        category = look_up(*name)
+        if isinstance(category, type):
+            found.append((action, _pattern(message), category, _pattern(module), line))
+        elif name[0] not in sys.modules and name[0] not in _applied_filters["awaited"]:
+            _applied_filters["awaited"].add(name[0])
+            when_imported(name[0], _set_filters_again)
+    return found
+
+
+def _set_filters_again() -> None:
+    """Set the filters whose categories have been imported meanwhile; those that were set here in between stay first."""
+    before, now = _applied_filters["filters"], _known_filters(_applied_filters["value"])
+    others = [each for each in warnings.filters if each not in before]
+    warnings.filters[:] = [*others, *now]  # type: ignore[index]
+    _applied_filters["filters"] = now
+    _tell_filters(warnings)
+
+
+def _tell_filters(warnings: Any) -> None:
     with warnings.catch_warnings():
         pass  # where it ends, all are told that filters have changed
 
