@@ -334,6 +334,22 @@ class TestJobs:
         with pytest.raises(IncompatibleJobError, match=r"range#0#0.stop: 4 here, 3 in the job"):
             bench.job(dataset="e")
 
+    def test_an_agent_that_serves_another_one_of_the_name_is_told_to_serve_this(
+        self, bench: Bench
+    ) -> None:
+        registered(bench)
+        bench.agent("a", 1)
+        older = {"dataset": "old", "kind": "dealt", "parameters": None}
+        serves = {"train": [["a", 77], 1, older]}
+        assert bench.agent("a", 1, serves=serves) == {"start": [], "stop": ["train"]}
+        assert bench.job(wait_s=20.0) is None
+        told = bench.agent("a", 1, serves=serves)
+        assert [order["dataset"] for order in told["start"]] == ["d"]
+        assert told["stop"] == ["train"]
+        newer = {"dataset": "d", "kind": "dealt", "parameters": None}
+        assert bench.agent("a", 1, serves={"train": [["a", 78], 0, newer]}, wait_s=5.0) is None
+        assert bench.heard(9) == {"address": ["a", 78]}
+
     def test_is_forgotten_and_stopped_when_nobody_uses_it(self, bench: Bench) -> None:
         registered(bench)
         bench.agent("a", 1)

@@ -65,10 +65,15 @@ class AgentsWanted:
 
 @dataclass(frozen=True)
 class Served:
-    """A job that an agent serves: where, and to how many consumers."""
+    """A job that an agent serves: where, to how many consumers, and what it was told to serve under the job's name.
+
+    A name may be forgotten and given to another job while an agent still serves the first. `job` is None if the agent does not
+    say which it serves.
+    """
 
     address: Address
     consumers: int = 0
+    job: JobCreated | None = None
 
 
 @dataclass(frozen=True)
@@ -330,9 +335,15 @@ def _job_differences(state: DispatcherState, job: JobCreated, asked: JobCreated)
 
 def server_of(state: DispatcherState, job: str, leaving: Collection[str] = ()) -> Address | None:
     """Return where a job is served; None if no agent does, or only some that are about to leave."""
-    agents = state.agents.values()
-    found = [agent for agent in agents if job in agent.serves and agent.name not in leaving]
+    agents = [agent for agent in state.agents.values() if agent.name not in leaving]
+    found = [agent for agent in agents if does_serve(state, agent, job)]
     return min(found, key=lambda agent: agent.name).serves[job].address if found else None
+
+
+def does_serve(state: DispatcherState, agent: AgentHeard, job: str) -> bool:
+    """Return True if an agent serves the job of this name, not one that had the name before."""
+    served, record = agent.serves.get(job), state.jobs.get(job)
+    return served is not None and (record is None or served.job in (None, record.job))
 
 
 def place(state: DispatcherState, job: str) -> list[Entry]:

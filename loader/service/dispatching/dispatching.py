@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.service.connections.answering import Later
 from tundish.loader.service.connections.credentials import Address, show_address
@@ -154,10 +154,7 @@ class Dispatching:
         wait_s = min(wait_of(request), self._patience.agent_s / 3)
         if name != OWN:
             self._admit(address, told)
-        serves = {
-            job: pure.Served(address_of(where), count_of({"consumers": count}, "consumers"))
-            for job, (where, count) in request.get("serves", {}).items()
-        }
+        serves = {job: _served(job, *told_of) for job, told_of in request.get("serves", {}).items()}
         cores, host = count_of(request, "cores"), str(request.get("host", ""))
         versions, now = versions_of(request), self._clock()
         self._speaks(caller, pure.AgentLeft(name))
@@ -184,11 +181,11 @@ class Dispatching:
     def _news(self, agent: str) -> Fields | None:
         """Return the jobs that an agent is to start and stop; None if there are none."""
         found = self.state.agents.get(agent)
-        serves = found.serves if found is not None else {}
         start = [
             {**asdict(record.job), "again": record.servers > 1}
             for name, record in self.state.jobs.items()
-            if record.asked == agent and name not in serves
+            if record.asked == agent
+            and not (found is not None and pure.does_serve(self.state, found, name))
         ]
         stop = pure.superfluous(self.state, agent)
         return {"start": start, "stop": stop} if start or stop else None
@@ -430,3 +427,11 @@ class Dispatching:
     def close(self) -> None:
         """Let go of the journal."""
         self._journal.close()
+
+
+def _served(name: str, where: Any, consumers: Any, order: Any = None) -> pure.Served:
+    """Return what an agent says of a job that it serves."""
+    job = None
+    if order is not None:
+        job = pure.JobCreated(name, order["dataset"], order["kind"], order["parameters"])
+    return pure.Served(address_of(where), count_of({"consumers": consumers}, "consumers"), job)

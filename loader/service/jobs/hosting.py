@@ -68,32 +68,36 @@ class JobHost:
 
     def __init__(self, start: HostJob, fetch: Callable[[str], bytes], reached: str) -> None:
         self._start, self._fetch, self._reached = start, fetch, reached
-        self._jobs: dict[str, HostedJob] = {}
+        self._jobs: dict[str, tuple[JobOrder, HostedJob]] = {}
         self._failed: dict[str, str] = {}
 
     def do(self, orders: Iterable[JobOrder], stop: Iterable[str]) -> None:
         """Start and stop jobs; one that cannot be started is told by `failures`."""
         for name in stop:
-            job = self._jobs.pop(name, None)
-            if job is not None:
-                job.close()
+            self._stop(name)
         for order in orders:
             if order.name in self._jobs:
                 continue
             try:
-                self._jobs[order.name] = self._start(order, self._fetch(order.dataset))
+                job = self._start(order, self._fetch(order.dataset))
+                self._jobs[order.name] = order, job
             except Exception as error:  # noqa: BLE001 - whatever it is, it is the consumer's to hear
                 self._failed[order.name] = f"{type(error).__name__}: {error}"
 
-    def serves(self) -> dict[str, tuple[Address, int]]:
-        """Return where each job is served, and to how many consumers; those whose server has ended are left out."""
+    def _stop(self, name: str) -> None:
+        if name in self._jobs:
+            self._jobs.pop(name)[1].close()
+
+    def serves(self) -> dict[str, tuple[Address, int, dict[str, Any]]]:
+        """Return where each job is served, to how many consumers, and of what order; those whose server has ended are left out."""
         found = {}
-        for name, job in list(self._jobs.items()):
+        for name, (order, job) in list(self._jobs.items()):
             count = job.consumers()
             if count < 0:
-                self._jobs.pop(name).close()
+                self._stop(name)
             else:
-                found[name] = ((self._reached, job.address[1]), count)
+                told = {key: getattr(order, key) for key in ("dataset", "kind", "parameters")}
+                found[name] = ((self._reached, job.address[1]), count, told)
         return found
 
     def failures(self) -> dict[str, str]:
@@ -104,4 +108,4 @@ class JobHost:
     def close(self) -> None:
         """End all jobs."""
         while self._jobs:
-            self._jobs.popitem()[1].close()
+            self._jobs.popitem()[1][1].close()
