@@ -197,8 +197,8 @@ def rules(found: list[dict[str, Any]]) -> list[str]:
         "- Before the timed rounds, a separate run compares a hash of all delivered rows, in any order, with the hash computed without",
         "  a loader. If they differ, the loader is invalid and gets no number.",
         "- Each loader runs with its defaults and with the fastest of a declared sweep (`--sweep`; `best.json`), ours included.",
-        "- Loaders take turns, each in fresh processes. Workers may stay from one epoch to the next: by `persistent_workers`, or because one
-  iterator repeats. Numbers are medians over the rounds, with the smallest and the largest (of two",
+        "- Loaders take turns, each in fresh processes. Workers may stay from one epoch to the next: by `persistent_workers`, or since",
+        "  one iterator repeats. Numbers are medians over the rounds, with the smallest and the largest (of two",
         "  rounds: their mean).",
         "- The bound is measured in each round, and the share is computed within the round. Files are in the page cache.",
         "  Since 2026-11-27 the processes of a bound keep freed memory, as tundish's workers do: it halves what decoding costs them.",
