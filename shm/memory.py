@@ -47,7 +47,7 @@ _USEFUL_DEV_SHM = 128 * MIB
 _ALLOCATION_STEP = MIB
 
 _MAP_FIXED = 0x10  # Linux and macOS
-_MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform.startswith("linux") else 0)
+NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform.startswith("linux") else 0)
 _MFD_NOEXEC_SEAL = 0x8  # Python names it from 3.14 on
 
 
@@ -155,7 +155,7 @@ class Arena:
             ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
         ]  # fmt: skip
         at = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
-        flags = mmap.MAP_PRIVATE | _MAP_FIXED | _MAP_NORESERVE
+        flags = mmap.MAP_PRIVATE | _MAP_FIXED | NORESERVE
         found = libc.mmap(at, self.reserved, mmap.PROT_READ | mmap.PROT_WRITE, flags, self.fd, 0)
         if found != at:
             libc.mprotect(ctypes.c_void_p(at), ctypes.c_size_t(self.reserved), mmap.PROT_READ)

@@ -33,7 +33,7 @@ Write = Callable[[int, Any], bool]
 """``write(k, element)``: puts an element into row k; False where it does not fit in the form that it has."""
 
 Form = tuple[Any, bool] | type
-"""What a writer's code depends on of a leaf's key: its dtype and whether it has dimensions, or a type."""
+"""A leaf's key without its shape: the dtype and whether the leaf has dimensions, or a type."""
 
 _MOST = 256
 

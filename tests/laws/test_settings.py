@@ -46,7 +46,7 @@ def test_settings_hold_in_workers_of_a_dataset() -> None:
 
 
 def test_a_worker_that_is_a_thread_leaves_the_process_alone() -> None:
-    """What is changed after `iter` is not changed back when a thread begins later."""
+    """A thread that begins later does not undo what was changed after `iter`."""
     ds = Dataset.range(200).map(pausing).with_options(Options(executor="thread", workers=1))
     with changed(["sys.setrecursionlimit"]), iter(ds) as it:
         next(it)

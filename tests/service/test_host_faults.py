@@ -140,6 +140,7 @@ def test_a_packet_that_is_lost_for_want_of_a_descriptor_is_an_error_and_no_gap(
             try:
                 for batch in it:
                     found.append(firsts(batch))
+                    it.state_dict()  # takes messages in, too
                 break
             except OSError:
                 errors += 1

@@ -57,7 +57,7 @@ _PACKET = 65536
 _SPARE = 4
 """Descriptors that a pool leaves to the consumer."""
 _MOST_LAYOUTS = 1024
-"""How many layouts are known by what workers have told of them."""
+"""The largest number of layouts that a pool keeps: elements may all differ in shape."""
 _ANSWERS = (MessageKind.DONE, MessageKind.NEED)
 _LOAD = attrgetter("load")
 _new = tuple.__new__

@@ -54,6 +54,7 @@ from tundish.loader.run.starting.reducers import (
 )
 from tundish.loader.run.starting.tensors import reduce_shared_tensor, reduce_tensor
 from tundish.shm.budget import default_budget
+from tundish.shm.memory import NORESERVE
 
 if sys.platform != "win32":
     import fcntl
@@ -64,7 +65,6 @@ _LARGE = 64 << 10  # bytes from which on a buffer is shared
 _ALIGNMENT = 128
 _MOST_PATHS = 200
 _CHECKED = 64 << 20  # bytes from which on we look whether there is memory for them
-_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform.startswith("linux") else 0)
 _HEAD = struct.Struct("<QQQ")  # where the pickles end, where the index is, how long it is
 
 _CACHED = type(functools.lru_cache(int))
@@ -191,7 +191,7 @@ def unpack(
     """
     # Private and writable in any case: a tensor knows no read-only memory.
     protection = mmap.PROT_READ | mmap.PROT_WRITE
-    view = memoryview(mmap.mmap(fd, 0, flags=mmap.MAP_PRIVATE | _NORESERVE, prot=protection))
+    view = memoryview(mmap.mmap(fd, 0, flags=mmap.MAP_PRIVATE | NORESERVE, prot=protection))
     if not writable:
         view = view.toreadonly()
     pickles_end, start, length = _HEAD.unpack_from(view)

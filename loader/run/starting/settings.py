@@ -200,7 +200,7 @@ def _text(pattern: Any) -> Any:
 
 
 _applied_filters: dict[str, Any] = {"value": (), "filters": [], "awaited": set()}
-"""What `_set_filters` was last called with and has set, and the modules whose import it waits for."""
+"""The consumer's filters, those of them that are set here, and the modules that have the categories of the others."""
 
 
 def _set_filters(warnings: Any, value: Any) -> None:

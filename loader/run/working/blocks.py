@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _MOST_LAYOUTS = 256
-"""How many are known at a time: elements may all differ in shape."""
+"""The largest number of layouts that a worker keeps: elements may all differ in shape."""
 
 
 class Blocks:

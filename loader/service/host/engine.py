@@ -186,15 +186,13 @@ class HostEngine(Engine):
         except HostEndedError:
             self.idle = False
             self._gone()
-        except (
-            OSError
-        ):  # a message is lost: another link gives what comes after the last delivered element
+        except OSError:
             self.idle = False
             self._part()
             raise
 
     def _part(self) -> None:
-        """Leave the host process."""
+        """Leave the host process, as after a message that is lost: another link gives what comes after the last delivered element."""
         link, self._link = self._link, None
         if link is not None:
             link.leave()
@@ -260,6 +258,8 @@ class HostEngine(Engine):
                 self._take_in(message)
         except HostEndedError:
             self._gone()
+        except OSError:  # a message is lost; the position is computed here
+            self._part()
         return None
 
     def _computed(self, number: int) -> Any:

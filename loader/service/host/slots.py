@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+from tundish.shm.memory import NORESERVE
+
 _ENTRY = 8  # bytes of /proc/PID/pagemap for a page
 _TOP = 7 if sys.byteorder == "little" else 0  # the byte of it that has the bits below
 _FILE, _THERE = 0x20, 0xC0  # a page of a file; one that is in memory, or swapped out
@@ -50,7 +51,7 @@ class PrivateSlots:
         self._pages: int | None = None
         # By slot: how many views there are, from where to where they reach, and the page faults before the first of them.
         self._live: dict[int, list[int]] = {}
-        flags, protection = mmap.MAP_PRIVATE | _NORESERVE, mmap.PROT_READ | mmap.PROT_WRITE
+        flags, protection = mmap.MAP_PRIVATE | NORESERVE, mmap.PROT_READ | mmap.PROT_WRITE
         # Without so many addresses (`ulimit -v`) everything is copied.
         with contextlib.suppress(OSError, OverflowError, ValueError):
             self._map = mmap.mmap(fd, stride * slots, flags=flags, prot=protection)
