@@ -140,12 +140,34 @@ def test_a_packet_that_is_lost_for_want_of_a_descriptor_is_an_error_and_no_gap(
             try:
                 for batch in it:
                     found.append(firsts(batch))
-                    it.state_dict()  # takes messages in, too
                 break
             except OSError:
                 errors += 1
     assert found == batches(200)
     assert errors
+
+
+def test_a_state_whose_answer_is_lost_is_computed_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = [False]
+
+    def lossy(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
+        data, fds = receive_packet(sock, flags)
+        if not lost[0]:
+            lost[0] = True
+            for fd in fds:
+                os.close(fd)
+            raise OSError(errno.EMFILE, "no descriptor is left")
+        return data, fds
+
+    plain = iter(checked(200))
+    with iter(hosted("unanswered", 200)) as it:
+        for _ in range(3):
+            next(it), next(plain)
+        monkeypatch.setattr(link, "receive_packet", lossy)
+        assert it.state_dict() == plain.state_dict()
+        assert lost[0]
+        assert [firsts(batch) for batch in it] == batches(200)[3:]
+    plain.close()
 
 
 def test_descriptors_that_do_not_fit_are_an_error() -> None:
