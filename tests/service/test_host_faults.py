@@ -149,6 +149,11 @@ def test_a_packet_that_is_lost_for_want_of_a_descriptor_is_an_error_and_no_gap(
 
 def test_a_state_whose_answer_is_lost_is_computed_here(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = [False]
+    receive = link.HostLink.receive
+
+    def without_anchors(self: link.HostLink) -> tuple[Any, ...]:
+        message = receive(self)
+        return (*message[:3], None) if message[0] == "parcel" else message
 
     def lossy(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
         data, fds = receive_packet(sock, flags)
@@ -159,6 +164,8 @@ def test_a_state_whose_answer_is_lost_is_computed_here(monkeypatch: pytest.Monke
             raise OSError(errno.EMFILE, "no descriptor is left")
         return data, fds
 
+    # A parcel may bring the position after it, so that nothing would be asked for.
+    monkeypatch.setattr(link.HostLink, "receive", without_anchors)
     plain = iter(checked(200))
     with iter(hosted("unanswered", 200)) as it:
         for _ in range(3):

@@ -42,14 +42,14 @@ def forget(module: str, then: Then) -> None:
 _awaited: dict[str, list[Then]] = {}
 
 
-class _Looking(threading.local):
+class _Searches(threading.local):
     """The modules that a thread asks the other finders for."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
 
 
-_looking = _Looking()
+_searches = _Searches()
 
 
 class _Finder(MetaPathFinder):
@@ -58,13 +58,13 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in _awaited or name in _looking.names:
+        if name not in _awaited or name in _searches.names:
             return None
-        _looking.names.add(name)
+        _searches.names.add(name)
         try:
             spec = importlib.util.find_spec(name)
         finally:
-            _looking.names.discard(name)
+            _searches.names.discard(name)
         if spec is not None and hasattr(spec.loader, "exec_module"):
             assert spec.loader is not None
             spec.loader = _Loader(spec.loader)
