@@ -64,7 +64,8 @@ def test_a_batch_of_eight_tasks() -> None:
     with batches_of_eight_tasks() as batches:
         found = sum(counts(batches, MANY), Counter[str]())
     others = found["answers"] - TASKS * MANY
-    assert (found["calls"] - CALLS_OF_AN_ANSWER * others) / MANY <= 208
+    # 204 to 209, by how the answers fall; one more call for each task is 8 more.
+    assert (found["calls"] - CALLS_OF_AN_ANSWER * others) / MANY <= 212
 
 
 def test_a_wait_reads_each_answer_once() -> None:
