@@ -256,7 +256,7 @@ def test_agents_for_which_there_is_no_room_are_left_out(
             raise BlockingIOError(errno.EAGAIN, "no process is left")
         return popen(["sleep", "60"], stdin=given["stdin"])
 
-    monkeypatch.setattr(localengine.subprocess, "Popen", full)
+    monkeypatch.setattr(subprocess, "Popen", full)
     names = engine.start(AgentOrder("tcp://127.0.0.1:1"), 5)
     assert len(names) == 2
     assert engine.find() == names
