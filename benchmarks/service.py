@@ -36,6 +36,7 @@ from tundish.loader.service.connections.credentials import Address, Credentials
 from tundish.loader.service.distributing.seats import SeatRecruiting
 from tundish.loader.service.jobs.consuming import Consume
 from tundish.loader.service.jobs.dealing import Dealing
+from tundish.loader.service.jobs.hosting import job_wanted
 
 BATCH, ROW = 64, (3, 224, 224)
 BATCH_BYTES = BATCH * int(np.prod(ROW)) * 4
@@ -59,12 +60,18 @@ import sys
 import numpy as np
 from tundish import Dataset
 from tundish.loader.service.connections.credentials import Credentials
+from tundish.loader.service.connections.listening import Listener
+from tundish.loader.service.jobs.hosting import JobOrder, Jobs
 from tundish.loader.service.jobs.jobserver import JobServer
 rows = np.zeros((64, int(sys.argv[2])), np.uint8)
 dataset = Dataset.range(1 << 40).map(lambda index: rows[index % 64])
-with JobServer(dataset, credentials=Credentials(sys.argv[1].encode()), workers=0) as server:
-    print(server.address[1], flush=True)
+jobs = Jobs(lambda order, payload, loop: JobServer(dataset, loop, workers=0))
+with Listener("127.0.0.1", 0, Credentials(sys.argv[1].encode()), {"job": jobs}) as listener:
+    listener.start()
+    jobs.do([JobOrder("job", "", "shared")], (), lambda _: b"")
+    print(listener.address[1], flush=True)
     sys.stdin.read()
+    jobs.end()
 """
 
 
@@ -212,7 +219,10 @@ def job(nbytes: int) -> Iterator[Address]:
 def dealt(nbytes: int, seconds: float) -> float:
     """Return how many elements of a shared job its only consumer has a second."""
     with job(nbytes) as address:
-        place: Any = SimpleNamespace(address=lambda: address, credentials=Places.credentials)
+        wanted = job_wanted("job", "", "shared", None)
+        place: Any = SimpleNamespace(
+            address=lambda: address, credentials=Places.credentials, wanted=wanted
+        )
         plan = Dataset.range(ENDLESS)._node  # noqa: SLF001 - our own
         node = Consume(plan, place, "job", Dealing())
         with Elements(node) as iterator:

@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.service.listeners import OURS, FixedPlace
+from tests.service.listeners import OURS, FixedPlace, listening
 
 import tundish as td
 from tundish.loader.run.iterator import Iterator as Elements
+from tundish.loader.service.connections.loop import Loop
 from tundish.loader.service.jobs.consuming import Consume
 from tundish.loader.service.jobs.dealing import Dealing
 from tundish.loader.service.jobs.jobserver import JobServer
@@ -38,20 +39,18 @@ def dataset() -> td.Dataset:
 
 def serve(port: int, again: bool, lease_s: float) -> None:
     """Serve the job until this process is killed."""
-    JobServer(
-        dataset(),
-        Dealing(most=8, lease_s=lease_s),
-        port=port,
-        credentials=OURS,
-        workers=0,
-        again=again,
-    )
-    threading.Event().wait()
+    dealing = Dealing(most=8, lease_s=lease_s)
+
+    def start(loop: Loop) -> JobServer:
+        return JobServer(dataset(), loop, dealing, workers=0, again=again)
+
+    with listening(start, "killed", port):
+        threading.Event().wait()
 
 
 def read_all(port: int, name: str, file: str) -> None:
     """Take elements until the job ends, and keep them with the state behind each."""
-    path, place = Path(file), FixedPlace(("127.0.0.1", port), OURS)
+    path, place = Path(file), FixedPlace(("127.0.0.1", port), OURS, "killed")
     node = Consume(dataset()._node, place, "killed", Dealing(), consumer=name)
     had: list[int] = []
     with Elements(node, iteration=0) as it:

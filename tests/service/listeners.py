@@ -1,4 +1,4 @@
-"""A listener of one connection, step by step, and credentials for tests."""
+"""A listener of one connection, step by step, a listener with a job, and credentials for tests."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from typing import Any
 from tundish.loader.service.connections.credentials import Address, Credentials
 from tundish.loader.service.connections.dialing import Dial, Dialed
 from tundish.loader.service.connections.handshake import wait_ready
+from tundish.loader.service.connections.listening import Listener
+from tundish.loader.service.connections.loop import Loop
+from tundish.loader.service.jobs.dealing import ROLE
+from tundish.loader.service.jobs.hosting import HostedJob, JobOrder, Jobs, job_wanted
 
 TOKEN = b"a token that only these tests know"
 OURS = Credentials(TOKEN)
@@ -25,10 +29,32 @@ class FixedPlace:
 
     where: Address
     credentials: Credentials
+    name: str = "j"
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """Return the job, as `listening` serves it."""
+        return job_wanted(self.name, "d", "shared", None)
 
     def address(self) -> Address:
         """Return its address."""
         return self.where
+
+
+@contextlib.contextmanager
+def listening(
+    job: Callable[[Loop], HostedJob], name: str = "j", port: int = 0
+) -> Iterator[Address]:
+    """Serve a job at an address, under a name."""
+    jobs = Jobs(lambda order, payload, loop: job(loop))
+    with Listener("127.0.0.1", port, OURS, {ROLE: jobs}) as listener:
+        listener.start()
+        jobs.do([JobOrder(name, "d", "shared")], (), lambda _: b"")
+        try:
+            assert not jobs.failures()
+            yield listener.address
+        finally:
+            jobs.end()
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -14,19 +15,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from tests.service.listeners import OURS, FixedPlace
+from tests.service.listeners import OURS, FixedPlace, listening
 
 import tundish as td
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
 from tundish.loader.dataset import Dataset
 from tundish.loader.protocols.items import Made
 from tundish.loader.run.iterator import Iterator as Elements
+from tundish.loader.service.connections import dialing, handshake
+from tundish.loader.service.connections.answering import Later
+from tundish.loader.service.connections.credentials import Address
+from tundish.loader.service.connections.handshake import Refused
+from tundish.loader.service.connections.loop import Loop
 from tundish.loader.service.jobs import jobserver
 from tundish.loader.service.jobs.consuming import Consume
 from tundish.loader.service.jobs.dealing import Dealing
 from tundish.loader.service.jobs.elements import read, written
-from tundish.loader.service.jobs.hosting import JobOrder
-from tundish.loader.service.jobs.jobserver import JobServer, serve_job
+from tundish.loader.service.jobs.holding import Holding
+from tundish.loader.service.jobs.jobserver import JobServer
 from tundish.loader.service.jobs.merging import alone, merge_states
 from tundish.loader.service.jobs.places import JobConnection
 from tundish.spec import flatten
@@ -43,18 +49,27 @@ def serving(
 ) -> Iterator[Consumers]:
     dealing = Dealing() if dealing is None else dealing
     given.setdefault("workers", 0)
-    with JobServer(dataset, dealing, credentials=OURS, **given) as server:
-        yield Consumers(dataset, dealing, server)
+    made = list[JobServer]()
+
+    def start(loop: Loop) -> JobServer:
+        made.append(JobServer(dataset, loop, dealing, **given))
+        return made[0]
+
+    with listening(start) as address:
+        yield Consumers(dataset, dealing, made[0], address)
 
 
 class Consumers:
     """Makes consumers of a job."""
 
-    def __init__(self, dataset: td.Dataset, dealing: Dealing, server: JobServer) -> None:
+    def __init__(
+        self, dataset: td.Dataset, dealing: Dealing, server: JobServer, address: Address
+    ) -> None:
         self.dataset, self.dealing, self.server = dataset, dealing, server
+        self.address = address
 
     def plan(self, consumer: str | None = None, *, name: str = "j", **given: Any) -> Consume:
-        place = FixedPlace(self.server.address, OURS)
+        place = FixedPlace(self.address, OURS)
         return Consume(self.dataset._node, place, name, self.dealing, consumer=consumer, **given)
 
     def one(self, consumer: str | None = None, **given: Any) -> Elements:
@@ -183,23 +198,23 @@ def test_a_job_that_another_agent_begins_again_waits_for_the_consumers_it_had() 
         # After six more, each knows who else is there.
         had = numbers(a, 5) + numbers(b, 3) + numbers(a, 6) + numbers(b, 6)
         states = a.state_dict(), b.state_dict()
-    order = JobOrder("j", "d", "shared", {"lease_s": 20.0}, again=True)
-    with serve_job(order, ds.to_bytes(), credentials=OURS, workers=0) as server:
-        job = Consumers(ds, Dealing(), server)
-        with job.one("new") as new, job.one("a") as a, job.one("b") as b:
-            for each, state in zip((a, b), states, strict=True):
-                each.load_state_dict(state)
+    with (
+        serving(ds, Dealing(lease_s=20.0), again=True) as job,
+        job.one("new") as new,
+        job.one("a") as a,
+        job.one("b") as b,
+    ):
+        for each, state in zip((a, b), states, strict=True):
+            each.load_state_dict(state)
 
-            def after_the_new_one(it: Elements) -> list[int]:
-                deadline = time.monotonic() + 20
-                while not server.consumers():
-                    assert time.monotonic() < deadline
-                    time.sleep(0.002)
-                return numbers(it)
+        def after_the_new_one(it: Elements) -> list[int]:
+            deadline = time.monotonic() + 20
+            while not job.server.consumers():
+                assert time.monotonic() < deadline
+                time.sleep(0.002)
+            return numbers(it)
 
-            rest = together(
-                lambda: numbers(new), *(partial(after_the_new_one, it) for it in (a, b))
-            )
+        rest = together(lambda: numbers(new), *(partial(after_the_new_one, it) for it in (a, b)))
 
     assert sorted([*had, *itertools.chain(*rest)]) == list(range(60))
 
@@ -262,8 +277,8 @@ def test_a_second_consumer_of_one_name_takes_the_place_of_the_first() -> None:
 def test_a_dataset_without_order_has_no_numbers() -> None:
     ds = td.Dataset.range(3).with_options(td.Options(deterministic=False))
 
-    with pytest.raises(ValueError, match="deterministic=False"):
-        JobServer(ds, credentials=OURS)
+    with contextlib.closing(Loop()) as loop, pytest.raises(ValueError, match="deterministic=False"):
+        JobServer(ds, loop)
 
 
 def test_rounds_give_each_consumer_its_share_of_each_round() -> None:
@@ -403,3 +418,57 @@ def test_what_is_computed_behind_a_job_goes_on_from_its_state(workers: int) -> N
 
 def double(x: Any) -> Any:
     return 2 * x
+
+
+def test_a_server_of_another_version_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a rolling upgrade: waiting for it to change its version would look like a hang."""
+    other = {**handshake.versions(), "numpy": "1.0"}
+    with serving(td.Dataset.range(3)) as job, job.one() as it:
+        monkeypatch.setattr(dialing, "versions", lambda: other)
+        for _ in range(2):
+            with pytest.raises(Refused, match=r"numpy"):
+                next(it)
+        monkeypatch.undo()
+        assert numbers(it) == [0, 1, 2]
+
+
+def test_a_dataset_that_the_dispatcher_no_longer_knows_is_an_error_at_once() -> None:
+    class Restarted(FixedPlace):
+        def address(self) -> Address:
+            raise FileNotFoundError("no dataset d is registered here")
+
+    place = Restarted(("127.0.0.1", 1), OURS)
+    node = Consume(td.Dataset.range(3)._node, place, "j", Dealing())
+    with Elements(node, iteration=0) as it, pytest.raises(FileNotFoundError, match="no dataset"):
+        next(it)
+
+
+def test_another_job_of_the_name_is_not_joined() -> None:
+    """It is waited for, as the dispatcher tells where the right one is served."""
+
+    class Another(FixedPlace):
+        @property
+        def wanted(self) -> dict[str, Any]:
+            return {**super().wanted, "dataset": "e"}
+
+    ds = td.Dataset.range(3)
+    with serving(ds) as job:
+        place = Another(job.address, OURS)
+        node = Consume(ds._node, place, "j", Dealing(), patience_s=0.2)
+        with Elements(node, iteration=0) as it, pytest.raises(ConnectionError, match="not served"):
+            next(it)
+        assert not job.server.consumers()
+
+
+def test_a_job_that_ends_while_it_is_joined_begins_no_iteration() -> None:
+    claim = Holding("a", 2).claim().to_json()
+    with contextlib.closing(Loop()) as loop:
+        server = JobServer(td.Dataset.range(3), loop)
+        server.close()
+
+        answer = server._handle({"do": "join", "claim": claim, "iteration": 0}, [], 1)
+
+        assert isinstance(answer, Later), "its connection is about to end"
+        [served] = server._iterations.values()
+        served._thread.join(20)
+        assert served.over

@@ -41,6 +41,9 @@ class Model:
     def serves(self, job: str) -> list[str]:
         return sorted(name for name, (_, serves) in self.agents.items() if job in serves)
 
+    def consumers(self, job: str) -> int:
+        return sum(serves.get(job, 0) for _, serves in self.agents.values())
+
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_schedules(seed: int) -> None:
@@ -89,13 +92,7 @@ def test_random_schedules(seed: int) -> None:
                 name = rng.choice(names)
                 asked_of = [j for j, a in model.asked.items() if a == name]
                 serves = {j: rng.randrange(2) for j in asked_of if j in model.jobs}
-                happen(
-                    [
-                        heard(
-                            name, now, serves={j: d.Served((name, 9), n) for j, n in serves.items()}
-                        )
-                    ]
-                )
+                happen([heard(name, now, serves={j: d.Served(n) for j, n in serves.items()})])
                 model.agents[name] = (now, serves)
                 model.used.update({j: now for j, consumers in serves.items() if consumers})
             case "leave":
@@ -109,7 +106,8 @@ def test_random_schedules(seed: int) -> None:
                     del model.agents[name]
                     model.asked = {j: a for j, a in model.asked.items() if a != name}
                 happen(d.unused(state, now, 20.0))
-                for job in [j for j, at in model.used.items() if now - at > 20.0]:
+                unused = [j for j, at in model.used.items() if now - at > 20.0]
+                for job in [j for j in unused if not model.consumers(j)]:
                     del model.jobs[job], model.used[job]
                     model.asked.pop(job, None)
             case "restart" if rng.random() < 0.2:
@@ -203,11 +201,11 @@ class TestJobs:
         state = after(
             self.state,
             [
-                heard("a", serves={"job": d.Served(("a", 9)), "forgotten": d.Served(("a", 8))}),
-                heard("b", serves={"job": d.Served(("b", 9))}),
+                heard("a", serves={"job": d.Served(), "forgotten": d.Served()}),
+                heard("b", serves={"job": d.Served()}),
             ],
         )
-        assert d.server_of(state, "job") == ("a", 9)
+        assert d.server_of(state, "job") == ("a", 1)
         assert d.superfluous(state, "a") == ["forgotten"]
         assert d.superfluous(state, "b") == ["job"]
         assert d.superfluous(state, "c") == []
@@ -217,9 +215,10 @@ class TestJobs:
         assert d.unused(state, 10.0, 10.0) == []
         assert d.unused(state, 10.1, 10.0) == [d.JobForgotten("job")]
         assert d.unused(state, 1e9, None) == []
-        used = apply(state, heard("a", 5.0, serves={"job": d.Served(("a", 9), 1)}))
+        used = apply(state, heard("a", 5.0, serves={"job": d.Served(1)}))
         assert d.unused(used, 15.0, 10.0) == []
-        idle = apply(state, heard("a", 5.0, serves={"job": d.Served(("a", 9), 0)}))
+        assert d.unused(used, 1e9, 10.0) == [], "it has a consumer, however long a heartbeat waits"
+        idle = apply(state, heard("a", 5.0, serves={"job": d.Served(0)}))
         assert d.unused(idle, 15.0, 10.0) == [d.JobForgotten("job")]
 
 

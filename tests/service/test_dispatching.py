@@ -20,6 +20,10 @@ from tundish.loader.service.dispatching.journal import LocalJournal, NoJournal
 PATIENCE = Patience(agent_s=15.0, job_s=300.0, check_s=60.0)
 
 
+A = ["a", 1]
+"""The address of the agent of this name."""
+
+
 @dataclass
 class Bench:
     """A dispatcher whose clock is set by hand."""
@@ -296,9 +300,9 @@ class TestJobs:
         order: dict[str, Any] = {"name": "train", "dataset": "d", "kind": "dealt"}
         order |= {"parameters": {"n": 2}, "again": False}
         assert bench.heard(1) == {"start": [order], "stop": []}
-        assert bench.agent("a", 1, serves={"train": [["a", 77], 0]}, wait_s=5.0) is None
-        assert bench.heard(9) == {"address": ["a", 77]}
-        assert bench.job(caller=10, parameters={"n": 2}) == {"address": ["a", 77]}
+        assert bench.agent("a", 1, serves={"train": [0]}, wait_s=5.0) is None
+        assert bench.heard(9) == {"address": A}
+        assert bench.job(caller=10, parameters={"n": 2}) == {"address": A}
 
     def test_it_waits_for_an_agent(self, bench: Bench) -> None:
         registered(bench)
@@ -340,27 +344,27 @@ class TestJobs:
         registered(bench)
         bench.agent("a", 1)
         older = {"dataset": "old", "kind": "dealt", "parameters": None}
-        serves = {"train": [["a", 77], 1, older]}
+        serves = {"train": [1, older]}
         assert bench.agent("a", 1, serves=serves) == {"start": [], "stop": ["train"]}
         assert bench.job(wait_s=20.0) is None
         told = bench.agent("a", 1, serves=serves)
         assert [order["dataset"] for order in told["start"]] == ["d"]
         assert told["stop"] == ["train"]
         newer = {"dataset": "d", "kind": "dealt", "parameters": None}
-        assert bench.agent("a", 1, serves={"train": [["a", 78], 0, newer]}, wait_s=5.0) is None
-        assert bench.heard(9) == {"address": ["a", 78]}
+        assert bench.agent("a", 1, serves={"train": [0, newer]}, wait_s=5.0) is None
+        assert bench.heard(9) == {"address": A}
 
     def test_is_forgotten_and_stopped_when_nobody_uses_it(self, bench: Bench) -> None:
         registered(bench)
         bench.agent("a", 1)
         bench.job()
-        serves = {"train": [["a", 77], 1]}
+        serves = {"train": [1]}
         for _ in range(100):
             assert bench.agent("a", 1, serves=serves, wait_s=5.0) is None
             bench.pass_time(5.1)
             assert bench.heard(1) == {"start": [], "stop": []}
         stop: list[str] = []
-        serves = {"train": [["a", 77], 0]}
+        serves = {"train": [0]}
         while not stop and bench.now < 2000.0:
             assert bench.agent("a", 1, serves=serves, wait_s=5.0) is None
             bench.pass_time(5.1)
@@ -376,8 +380,8 @@ class TestJobs:
         assert bench.job(wait_s=20.0) is None
         assert not bench.agent("b", 2)["start"], "another agent may serve it, and say so soon"
         bench.pass_time(2.0)
-        bench.agent("a", 1, serves={"train": [["a", 77], 3]})
-        assert bench.heard(9) == {"address": ["a", 77]}
+        bench.agent("a", 1, serves={"train": [3]})
+        assert bench.heard(9) == {"address": A}
 
     def test_goes_to_another_after_a_restart_if_nobody_says_that_he_serves_it(
         self, kept: Bench
@@ -390,14 +394,14 @@ class TestJobs:
         assert bench.job("new", caller=8, wait_s=20.0) is None
         [order] = bench.agent("b", 2)["start"]
         assert (order["name"], order["again"]) == ("new", False)
-        assert bench.agent("b", 2, serves={"new": [["b", 7], 0]}, wait_s=12.0) is None
+        assert bench.agent("b", 2, serves={"new": [0]}, wait_s=12.0) is None
         bench.pass_time(5.1)
         [order] = bench.heard(2)["start"]
         assert (order["name"], order["again"]) == ("train", True)
 
     def test_is_not_told_to_be_where_its_agent_is_about_to_leave(self, bench: Bench) -> None:
         registered(bench)
-        serves = {"train": [["a", 77], 1]}
+        serves = {"train": [1]}
         bench.agent("a", 1)
         bench.job()
         bench.agent("a", 1, serves=serves)
@@ -405,7 +409,7 @@ class TestJobs:
         bench.it.left(1)
         assert bench.job(wait_s=20.0) is None
         bench.agent("a", 3, serves=serves)
-        assert bench.heard(9) == {"address": ["a", 77]}, "it has dialled anew"
+        assert bench.heard(9) == {"address": A}, "it has dialled anew"
         bench.it.left(3)
         assert bench.job(wait_s=20.0) is None
         bench.pass_time(1.1)

@@ -25,8 +25,11 @@ from tundish.loader.service.connections.credentials import (
     parse_address,
     parse_addresses,
 )
+from tundish.loader.service.connections.loop import Loop
+from tundish.loader.service.connections.roles import Accepted
+from tundish.loader.service.dispatching import dispatcher as pure
 from tundish.loader.service.dispatching.client import DispatcherClient, DispatcherPlaces
-from tundish.loader.service.jobs.hosting import HostedJob, JobOrder
+from tundish.loader.service.jobs.hosting import HostedJob, JobOrder, Jobs, StartJob
 from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.servers.dispatchserver import DispatchServer
 from tundish.loader.service.servers.joining import Joining
@@ -47,19 +50,24 @@ def until(done: Callable[[], Any]) -> Any:
 class JobDouble:
     """A job's server that does nothing."""
 
-    def __init__(self, order: JobOrder, payload: bytes) -> None:
+    def __init__(self, order: JobOrder, payload: bytes, loop: Loop) -> None:
         self.order, self.payload = order, payload
-        self.address = ("127.0.0.1", 77)
         self.closed = False
 
     def consumers(self) -> int:
         return 0
 
+    def begin(self, accepted: Accepted) -> None:
+        raise NotImplementedError
+
+    def hang_up(self) -> None:
+        pass
+
     def close(self) -> None:
         self.closed = True
 
 
-def no_job(order: JobOrder, payload: bytes) -> HostedJob:
+def no_job(order: JobOrder, payload: bytes, loop: Loop) -> HostedJob:
     raise NotImplementedError("none")
 
 
@@ -74,12 +82,15 @@ def joined(
     target: str,
     name: str,
     cores: int = 2,
-    host_job: Callable[[JobOrder, bytes], HostedJob] = no_job,
+    start: StartJob = no_job,
     **fields: Any,
 ) -> Joining:
     """An agent that joins, and would be reached at a port that its name tells."""
     agent = {"name": name, "address": ["127.0.0.1", 1000 + ord(name[0])], "cores": cores}
-    joining = Joining(parse_addresses(target), Credentials.find(), agent, host_job, **fields)
+    jobs, loop = Jobs(start), Loop()
+    stack.callback(loop.close)
+    jobs.attach(loop)
+    joining = Joining(parse_addresses(target), Credentials.find(), agent, jobs, **fields)
     stack.callback(joining.close)
     joining.start()
     joining.joined()
@@ -134,6 +145,18 @@ class TestMembers:
         with pytest.raises(BlockingIOError, match="another dispatcher"):
             DispatchServer(again)
 
+    def test_a_journal_that_it_does_not_understand_is_let_go_of(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        config = DispatcherConfig(work_dir=str(tmp_path), fault_tolerant_mode=True)
+        with DispatchServer(config) as dispatcher, DispatcherClient(dispatcher.target) as client:
+            client.scale(1)
+        monkeypatch.setattr(pure, "_KINDS", {})
+        with pytest.raises(ValueError, match="which this version"):
+            DispatchServer(config)
+        monkeypatch.undo()
+        DispatchServer(config).stop()
+
 
 @pytest.mark.parametrize(
     ("config", "fields", "message"),
@@ -165,12 +188,12 @@ def test_tf_datas_configurations_are_taken() -> None:
 def test_datasets_and_jobs(stack: ExitStack) -> None:
     started: list[JobDouble] = []
 
-    def host(order: JobOrder, payload: bytes) -> HostedJob:
-        started.append(JobDouble(order, payload))
+    def start(order: JobOrder, payload: bytes, loop: Loop) -> HostedJob:
+        started.append(JobDouble(order, payload, loop))
         return started[-1]
 
     dispatcher = stack.enter_context(DispatchServer())
-    joined(stack, dispatcher.target, "a", host_job=host)
+    joined(stack, dispatcher.target, "a", start=start)
     client = stack.enter_context(DispatcherClient(dispatcher.target))
     payload = os.urandom(3 << 20)
     plan = [["range#0", {"stop": 3}]]
@@ -178,7 +201,7 @@ def test_datasets_and_jobs(stack: ExitStack) -> None:
     assert client.dataset("d") == payload
     with pytest.raises(FileNotFoundError, match="no dataset 'e'"):
         client.dataset("e")
-    assert client.job("train", "d", "dealt", {"n": 1}) == ("127.0.0.1", 77)
+    assert client.job("train", "d", "dealt", {"n": 1}) == ("127.0.0.1", 1097)
     assert started[0].order == JobOrder("train", "d", "dealt", {"n": 1})
     assert started[0].payload == payload
     with pytest.raises(IncompatibleJobError, match="n: 2 here, 1 in the job"):
@@ -186,15 +209,16 @@ def test_datasets_and_jobs(stack: ExitStack) -> None:
     status = client.status()
     assert [each["name"] for each in status["agents"]] == ["a"]
     assert [each["bytes"] for each in status["datasets"]] == [len(payload)]
-    assert [each["address"] for each in status["jobs"]] == ["127.0.0.1:77"]
+    assert [each["address"] for each in status["jobs"]] == ["127.0.0.1:1097"]
     assert client.agents() == [("127.0.0.1", 1097)]
 
 
 def test_a_job_without_agents_is_served_by_the_dispatchers_own_process(stack: ExitStack) -> None:
-    dispatcher = stack.enter_context(DispatchServer(host_job=JobDouble))
+    dispatcher = stack.enter_context(DispatchServer())
     client = stack.enter_context(DispatcherClient(dispatcher.target))
-    client.register("d", b"x")
-    assert client.job("train", "d", "dealt") == ("127.0.0.1", 77)
+    client.register("d", td.Dataset.range(3).to_bytes())
+    address = client.job("train", "d", "shared", {})
+    assert address[1] == parse_address(dispatcher.target)[1], "consumers need no other port"
     assert dispatcher._num_workers() == 0
     assert client.status()["agents"] == []
 
@@ -211,19 +235,19 @@ def test_a_job_that_cannot_be_started_says_why(stack: ExitStack) -> None:
 def test_a_job_that_nobody_serves(stack: ExitStack) -> None:
     go_on = threading.Event()
 
-    def slow(order: JobOrder, payload: bytes) -> HostedJob:
+    def slow(order: JobOrder, payload: bytes, loop: Loop) -> HostedJob:
         go_on.wait()
-        return JobDouble(order, payload)
+        return JobDouble(order, payload, loop)
 
     dispatcher = stack.enter_context(DispatchServer())
-    joined(stack, dispatcher.target, "a", host_job=slow)
+    joined(stack, dispatcher.target, "a", start=slow)
     stack.callback(go_on.set)
     client = stack.enter_context(DispatcherClient(dispatcher.target))
     client.register("d", b"x")
     with pytest.raises(TimeoutError, match=r"not served after 0\.1 s: .* has 1 workers"):
         client.job("train", "d", "dealt", wait_s=0.1)
     go_on.set()
-    assert client.job("train", "d", "dealt") == ("127.0.0.1", 77)
+    assert client.job("train", "d", "dealt") == ("127.0.0.1", 1097)
 
 
 def test_seats_without_waiting(stack: ExitStack) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import select
@@ -21,9 +22,11 @@ import pytest
 from tests.service.listeners import free_port
 
 from tundish.loader.service.dispatching.client import DispatcherClient
+from tundish.loader.service.servers import localengine
 from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.servers.dispatchserver import DispatchServer
 from tundish.loader.service.servers.engine import AgentOrder
+from tundish.loader.service.servers.joining import Joining
 from tundish.loader.service.servers.keeping import AgentRoster
 from tundish.loader.service.servers.localengine import LocalEngine, local_fleet
 from tundish.loader.service.servers.workerserver import WorkerServer
@@ -240,6 +243,49 @@ def test_an_engine_whose_agents_cannot_start(stack: ExitStack, tmp_path: Path) -
     engine.stop([name, "another"])
 
 
+def test_agents_for_which_there_is_no_room_are_left_out(
+    stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were started before are known, so that nobody starts others in their place."""
+    engine, popen, made = LocalEngine(), subprocess.Popen, 0
+
+    def full(*args: Any, **given: Any) -> Any:
+        nonlocal made
+        made += 1
+        if made == 3:
+            raise BlockingIOError(errno.EAGAIN, "no process is left")
+        return popen(["sleep", "60"], stdin=given["stdin"])
+
+    monkeypatch.setattr(subprocess, "Popen", full)
+    names = engine.start(AgentOrder("tcp://127.0.0.1:1"), 5)
+    assert len(names) == 2
+    assert engine.find() == names
+    made = 2
+    with pytest.raises(BlockingIOError, match="no process is left"):
+        engine.start(AgentOrder("tcp://127.0.0.1:1"))
+    monkeypatch.undo()
+    monkeypatch.setattr(localengine, "_ENDING_S", 0.05)
+    engine.stop(names)
+    assert engine.find() == []
+
+
+def test_a_worker_has_ended_when_join_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    order, leave = [], Joining._leave
+
+    def slowly(self: Joining) -> None:
+        leave(self)
+        time.sleep(0.2)
+        order.append("the worker has left")
+
+    monkeypatch.setattr(Joining, "_leave", slowly)
+    with DispatchServer() as dispatcher:
+        worker = WorkerServer(WorkerConfig(dispatcher.target))
+        threading.Thread(target=worker.stop).start()
+        worker.join()
+        order.append("join has returned")
+    assert order[:2] == ["the worker has left", "join has returned"]
+
+
 def test_a_forked_child_ends_nothing_of_its_parents(stack: ExitStack) -> None:
     fleet = local_fleet(1)
     stack.callback(fleet.close)
@@ -258,8 +304,9 @@ def test_a_forked_child_ends_nothing_of_its_parents(stack: ExitStack) -> None:
     joining = worker._joining
     assert joining is not None
     _, _, (_, _, engine, *_), _ = fleet.close.peek() or pytest.fail("it was closed")
-    ready, _, _ = select.select([engine._ear, joining._ear], [], [], 0)
+    ready, _, _ = select.select([joining._ear], [], [], 0)
     assert not ready, "nobody was told to end"
+    assert not engine._closed.is_set()
 
 
 def test_agents_end_with_the_process_that_has_started_them(stack: ExitStack) -> None:

@@ -26,6 +26,7 @@ from tundish.loader.service.connections import dialing, listening
 from tundish.loader.service.connections.dialing import Refused
 from tundish.loader.service.connections.handshake import (
     MAGIC,
+    PROTOCOL,
     digest_of,
     finish,
     framed,
@@ -142,7 +143,7 @@ def begun(listener: Listener, blobs: dict[str, bytes]) -> socket.socket:
         sock.setblocking(False)
         finish(prove(sock, TOKEN, "x", dials=True), sock, 5)
         sizes = {name: len(blob) for name, blob in blobs.items()}
-        hello = {**versions(), "protocol": 1, "role": "keep", "ask": {}, "blobs": sizes}
+        hello = {**versions(), "protocol": PROTOCOL, "role": "keep", "ask": {}, "blobs": sizes}
         finish(give(sock, framed(hello)), sock, 5)
         assert finish(hear(sock), sock, 5) == {"want": list(blobs)}
         unless_begun.pop_all()
@@ -220,10 +221,10 @@ def begun_with(listener: Listener, sizes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("change", [
-    {"tundish": "99.0"}, {"python": "3.99"}, {"numpy": "9.9"}, {"protocol": 2}, {"protocol": None}
+    {"tundish": "99.0"}, {"python": "3.99"}, {"numpy": "9.9"}, {"protocol": PROTOCOL + 1}, {"protocol": None}
 ])  # fmt: skip
 def test_other_versions_are_refused_with_both(change: dict[str, Any]) -> None:
-    ours = {**versions(), "protocol": 1}
+    ours = {**versions(), "protocol": PROTOCOL}
     with listening_to(Keeping()) as listener:
         made = dialing.Dial(listener.address, OURS, "keep", {})
         made._hello.update(change)
@@ -323,10 +324,10 @@ HELLOS = {
     "no text": (4).to_bytes(4, "big") + b"\xff\xfe\xff\xfe",
     "a number of many digits": (50_000).to_bytes(4, "big") + b"9" * 50_000,
     "empty": framed({}),
-    "a role that is a list": framed({**versions(), "protocol": 1, "role": [[]]}),
-    "an ask that is a list": framed({**versions(), "protocol": 1, "role": "keep", "ask": []}),
+    "a role that is a list": framed({**versions(), "protocol": PROTOCOL, "role": [[]]}),
+    "an ask that is a list": framed({**versions(), "protocol": PROTOCOL, "role": "keep", "ask": []}),
     "blobs that are a number": framed(
-        {**versions(), "protocol": 1, "role": "keep", "blobs": 5}
+        {**versions(), "protocol": PROTOCOL, "role": "keep", "blobs": 5}
     ),
 }  # fmt: skip
 
@@ -354,7 +355,7 @@ def conversation(listener: Listener, cut: int, kind: str) -> bool:
         sock.setblocking(False)
         data = os.urandom(100)
         sizes = {digest_of(data): 100}
-        hello = {**versions(), "protocol": 1, "role": "keep", "blobs": sizes}
+        hello = {**versions(), "protocol": PROTOCOL, "role": "keep", "blobs": sizes}
         left = Leaving(sock, cut)
         try:
             finish(prove(left, TOKEN, "x", dials=True), sock, 5)

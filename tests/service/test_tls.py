@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,31 @@ def test_certificates_are_renewed(authority: Authority, ours: Credentials, tmp_p
         copy(new, paths)
         with Caller(listener.address, ours, "test") as calls:
             assert calls.call("x")
+
+
+def test_certificates_that_are_not_there_are_an_error_at_the_start(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    files = authority.member("here")
+    absent = replace(files, certificate=str(tmp_path / "absent"))
+    with pytest.raises(FileNotFoundError, match="absent"):
+        Credentials.find(tls=absent)
+    wrong = replace(files, certificate=files.key)
+    with pytest.raises(OSError, match="no certificate, its key and its authority"):
+        Credentials.find(tls=wrong)
+
+
+def test_certificates_that_are_damaged_later_are_told(
+    authority: Authority, ours: Credentials, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ("certificate", "key", "authority")
+    paths = TlsFiles(*(str(tmp_path / name) for name in names))
+    copy(authority.member("good"), paths)
+    with serving(Credentials(TOKEN, paths)) as listener:
+        Path(paths.certificate).write_text("damaged")
+        with pytest.raises(ConnectionError):
+            dial(listener.address, ours, "test", {})
+    assert "its own certificates are not right" in caplog.text
 
 
 def copy(source: TlsFiles, target: TlsFiles) -> None:

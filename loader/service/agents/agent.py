@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
 
 from tundish.loader.service.agents.seats import Seats
 from tundish.loader.service.connections.credentials import Address, Credentials, show_address
 from tundish.loader.service.connections.listening import Listener
 from tundish.shm.budget import default_budget, usable_cores
+
+if TYPE_CHECKING:
+    from tundish.loader.service.connections.roles import Role
 
 WORKERS_PER_CORE = 16
 """Seats are shared where trainers want more than there are; an agent that is asked for so many is asked by mistake."""
@@ -34,6 +38,8 @@ class Agent:
     cores : int, optional
         The number of its cores. It runs at most sixteen workers for each, whatever trainers and dispatchers ask for. By
         default those of this process.
+    roles : mapping of str to Role, optional
+        What else its connections may be for.
 
     Attributes
     ----------
@@ -50,12 +56,13 @@ class Agent:
         name: str | None = None,
         payload_bytes: int | None = None,
         cores: int | None = None,
+        roles: Mapping[str, Role] | None = None,
     ) -> None:
         if payload_bytes is None:
             payload_bytes = default_budget().limit // 4
         most_workers = WORKERS_PER_CORE * (usable_cores() if cores is None else cores)
         self.seats = Seats(payload_bytes, most_workers, credentials.tls)
-        self.listener = Listener(host, port, credentials, {"seat": self.seats})
+        self.listener = Listener(host, port, credentials, {"seat": self.seats, **(roles or {})})
         self.address: Address = self.listener.address
         host_and_port = show_address((socket.gethostname(), self.address[1]))
         self.name = self.seats.name = name or host_and_port

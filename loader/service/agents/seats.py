@@ -143,7 +143,7 @@ class Seats(Role):
                 raise ValueError(
                     f"{self.name} keeps {self.payloads.most_bytes:,} bytes of what functions and sources of "
                     f"pipelines hold, and blob {digest} alone has {nbytes:,}: use np.memmap or files for what is "
-                    "large, or start agents with more payload_bytes"
+                    "large; the limit is a quarter of the agent's memory"
                 )
         if any(digest in self._coming for digest in blobs):
             return None

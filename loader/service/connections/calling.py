@@ -11,7 +11,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from tundish.forked import not_inherited
@@ -75,6 +75,8 @@ class Caller:
         The token and certificates.
     role : str
         The role, one of `Calls`.
+    ask : mapping, optional
+        The request of the connection, as JSON.
     others : sequence of (str, int)
         Other addresses where the listener may be: when one cannot be reached, the next one is dialled.
     rest_s : float
@@ -93,6 +95,7 @@ class Caller:
         address: Address,
         credentials: Credentials,
         role: str,
+        ask: Mapping[str, Any] | None = None,
         *,
         others: Sequence[Address] = (),
         rest_s: float = _REDIAL_S[1],
@@ -101,7 +104,7 @@ class Caller:
         self._addresses = (address, *others)
         self._rest_s = rest_s
         self.error: OSError | None = None
-        self._credentials, self._role = credentials, role
+        self._credentials, self._role, self._ask = credentials, role, dict(ask or {})
         self._numbers = itertools.count(1)
         self._open: dict[int, Outstanding] = {}
         self._dial: Dial | None = None
@@ -251,7 +254,7 @@ class Caller:
         if self._dial is None:
             if not self._open or time.monotonic() < self._not_before:
                 return False
-            self._dial = Dial(self.address, self._credentials, self._role, {})
+            self._dial = Dial(self.address, self._credentials, self._role, self._ask)
         dialed = self._dial.advance()
         if dialed is None:
             return False

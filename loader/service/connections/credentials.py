@@ -7,6 +7,7 @@ the token is in a file that only its user can read, never on a command line or i
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import secrets
@@ -73,7 +74,13 @@ class TlsFiles:
         return None
 
     def context(self, *, server: bool) -> ssl.SSLContext:
-        """Return what wraps sockets: TLS 1.3, and either end asks the other for a certificate of the authority."""
+        """Return what wraps sockets: TLS 1.3, and either end asks the other for a certificate of the authority.
+
+        Raises
+        ------
+        OSError
+            A file cannot be read, or is not what it should be.
+        """
         paths = (self.certificate, self.key, self.authority)
         return _context(paths, tuple(Path(path).stat().st_mtime_ns for path in paths), server)
 
@@ -90,8 +97,12 @@ def _context(
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     certificate, key, authority = paths
-    context.load_cert_chain(certificate, key)
-    context.load_verify_locations(authority)
+    try:
+        context.load_cert_chain(certificate, key)
+        context.load_verify_locations(authority)
+    except ssl.SSLError as error:
+        text = f"{certificate}, {key} and {authority} are no certificate, its key and its authority"
+        raise OSError(errno.EINVAL, f"{text}: {error}") from error
     if server:
         context.num_tickets = 0  # sessions are not resumed
     return context
@@ -138,8 +149,12 @@ class Credentials:
             Others can read or change the file.
         FileNotFoundError, ValueError
             The file is not there, or has no token.
+        OSError
+            A file of `tls` cannot be read, or is not what it should be.
         """
         tls = tls or TlsFiles.from_environment()
+        if tls is not None:
+            tls.context(server=False)  # an error is raised here and now, not at each connection
         named = token_file or os.environ.get(TOKEN_FILE)
         if named:
             return cls(read_token(Path(named)), tls)

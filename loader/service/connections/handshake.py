@@ -35,7 +35,7 @@ import numpy as np
 import tundish.errors
 from tundish.loader.service.connections.credentials import Address, show_address
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The version of all that comes after HELLO; it changes when older versions would misunderstand it."""
 
 MAGIC = b"tundish service\n"

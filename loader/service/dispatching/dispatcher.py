@@ -65,13 +65,12 @@ class AgentsWanted:
 
 @dataclass(frozen=True)
 class Served:
-    """A job that an agent serves: where, to how many consumers, and what it was told to serve under the job's name.
+    """A job that an agent serves: to how many consumers, and what it was told to serve under the job's name.
 
     A name may be forgotten and given to another job while an agent still serves the first. `job` is None if the agent does not
     say which it serves.
     """
 
-    address: Address
     consumers: int = 0
     job: JobCreated | None = None
 
@@ -337,7 +336,7 @@ def server_of(state: DispatcherState, job: str, leaving: Collection[str] = ()) -
     """Return where a job is served; None if no agent does, or only some that are about to leave."""
     agents = [agent for agent in state.agents.values() if agent.name not in leaving]
     found = [agent for agent in agents if does_serve(state, agent, job)]
-    return min(found, key=lambda agent: agent.name).serves[job].address if found else None
+    return min(found, key=lambda agent: agent.name).address if found else None
 
 
 def does_serve(state: DispatcherState, agent: AgentHeard, job: str) -> bool:
@@ -368,8 +367,8 @@ def superfluous(state: DispatcherState, agent: str) -> list[str]:
         return []
     return [
         job
-        for job, served in found.serves.items()
-        if job not in state.jobs or server_of(state, job) != served.address
+        for job in found.serves
+        if job not in state.jobs or server_of(state, job) != found.address
     ]
 
 
@@ -383,7 +382,17 @@ def unused(state: DispatcherState, now: float, timeout_s: float | None) -> list[
     """Decide which jobs are forgotten: those without a consumer for longer than the timeout; None: none ever."""
     if timeout_s is None:
         return []
-    return [JobForgotten(n) for n, job in state.jobs.items() if now - job.used_at > timeout_s]
+    served = {
+        name
+        for agent in state.agents.values()
+        for name, each in agent.serves.items()
+        if each.consumers
+    }
+    return [
+        JobForgotten(name)
+        for name, job in state.jobs.items()
+        if name not in served and now - job.used_at > timeout_s
+    ]
 
 
 def agents_needed(state: DispatcherState, cores: int) -> int:

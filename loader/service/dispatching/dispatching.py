@@ -429,9 +429,9 @@ class Dispatching:
         self._journal.close()
 
 
-def _served(name: str, where: Any, consumers: Any, order: Any = None) -> pure.Served:
+def _served(name: str, consumers: Any, order: Any = None) -> pure.Served:
     """Return what an agent says of a job that it serves."""
     job = None
     if order is not None:
         job = pure.JobCreated(name, order["dataset"], order["kind"], order["parameters"])
-    return pure.Served(address_of(where), count_of({"consumers": consumers}, "consumers"), job)
+    return pure.Served(count_of({"consumers": consumers}, "consumers"), job)

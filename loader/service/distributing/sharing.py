@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.service.connections.credentials import Credentials
 from tundish.loader.service.dispatching.client import DispatcherClient
 from tundish.loader.service.distributing.registering import registered
 from tundish.loader.service.jobs.consuming import AHEAD, Consume
+from tundish.loader.service.jobs.hosting import job_wanted
 
 if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset
@@ -44,12 +45,16 @@ class DispatchedJob:
         """The token and certificates of this process."""
         return Credentials.find()
 
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """The job, as its server's HELLO wants it."""
+        parameters = asdict(self.dealing)
+        return job_wanted(self.name, self.dataset, parameters.pop("kind"), parameters)
+
     def address(self) -> Address:
         """Ask where the job is served."""
-        parameters = asdict(self.dealing)
-        kind = parameters.pop("kind")
         with DispatcherClient(self.target) as client:
-            return client.job(self.name, self.dataset, kind, parameters)
+            return client.job(**self.wanted)
 
 
 def consumed(dataset: Dataset, terms: Terms, shared: Shared) -> Consume:

@@ -16,6 +16,7 @@ from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.protocols.items import End
 from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.run.state import describe_plan
+from tundish.loader.service.connections.dialing import Refused
 from tundish.loader.service.jobs.claims import Claim, Common, Told, read_ranges
 from tundish.loader.service.jobs.elements import parted, read
 from tundish.loader.service.jobs.holding import Holding
@@ -257,6 +258,9 @@ class Consumed:
         """Return an answer; None if the connection has ended. Raise if the job has failed or does not take this consumer."""
         try:
             fields, blobs = request.result()
+        except Refused:
+            self._hang_up()
+            raise
         except OSError:
             if request.answered:  # the job's iterator has failed
                 raise

@@ -1,4 +1,7 @@
-"""Hosting of jobs: an agent, or the dispatcher's own process, starts their servers as it is told."""
+"""Hosting of jobs: an agent, or the dispatcher's own process, starts their servers as it is told.
+
+Consumers connect to the listener that the process has for its other roles, so a job needs no port of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tundish.loader.service.connections.roles import Accepted, Role
+
 if TYPE_CHECKING:
-    from tundish.loader.service.connections.credentials import Address
+    from tundish.loader.service.connections.loop import Loop
 
 
 @dataclass(frozen=True)
@@ -34,52 +39,92 @@ class JobOrder:
     parameters: Any = None
     again: bool = False
 
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """What consumers of this job ask for, and those of another one of the name do not."""
+        return job_wanted(self.name, self.dataset, self.kind, self.parameters)
+
+
+def job_wanted(name: str, dataset: str, kind: str, parameters: Any) -> dict[str, Any]:
+    """Return what a consumer asks for as it connects, as JSON."""
+    return {"name": name, "dataset": dataset, "kind": kind, "parameters": parameters}
+
 
 class HostedJob(Protocol):
     """A job's server."""
 
-    @property
-    def address(self) -> Address:
-        """The address that consumers dial."""
-
     def consumers(self) -> int:
         """Return how many consumers are there, or -1 when the server has ended."""
+
+    def begin(self, accepted: Accepted) -> None:
+        """Take over the connection of a consumer, on the listener's thread."""
+
+    def hang_up(self) -> None:
+        """End all connections, on the listener's thread."""
 
     def close(self) -> None:
         """End it."""
 
 
-HostJob = Callable[[JobOrder, bytes], HostedJob]
-"""Starts a job's server, given the payload of its dataset."""
+StartJob = Callable[[JobOrder, bytes, "Loop"], HostedJob]
+"""Starts a job's server, given the payload of its dataset and the loop of its consumers' listener."""
 
 
-class JobHost:
-    """The jobs that one process serves.
+def _start_here(order: JobOrder, payload: bytes, loop: Loop) -> HostedJob:
+    from tundish.loader.service.jobs.jobserver import serve_job  # noqa: PLC0415 - most serve no job
+
+    return serve_job(order, bytes(payload), loop)
+
+
+class Jobs(Role):
+    """The jobs that one process serves: the role of connections of their consumers, who ask for one in their HELLO.
+
+    Errors and elements are pickled, so both ends are of one version. What is not a method of `Role` belongs to one thread,
+    which need not be the listener's.
 
     Parameters
     ----------
     start : callable
         Starts a job's server.
-    fetch : callable
-        Returns the payload of a dataset, by its id.
-    reached : str
-        The host by which consumers reach this process.
     """
 
-    def __init__(self, start: HostJob, fetch: Callable[[str], bytes], reached: str) -> None:
-        self._start, self._fetch, self._reached = start, fetch, reached
+    def __init__(self, start: StartJob = _start_here) -> None:
+        self._start = start
         self._jobs: dict[str, tuple[JobOrder, HostedJob]] = {}
         self._failed: dict[str, str] = {}
 
-    def do(self, orders: Iterable[JobOrder], stop: Iterable[str]) -> None:
-        """Start and stop jobs; one that cannot be started is told by `failures`."""
+    def attach(self, loop: Loop) -> None:
+        self._loop = loop
+
+    def welcome(self, accepted: Accepted) -> dict[str, Any]:
+        name = accepted.ask.get("name")
+        found = self._jobs.get(name) if isinstance(name, str) else None
+        if found is None or found[0].wanted != accepted.ask:  # not yet, or no longer
+            raise ConnectionRefusedError(f"there is no such job {name!r} here")
+        return {}
+
+    def begin(self, accepted: Accepted) -> None:
+        found = self._jobs.get(accepted.ask["name"])
+        if found is None:
+            accepted.socket.close()
+        else:
+            found[1].begin(accepted)
+
+    def close(self) -> None:
+        for _, job in list(self._jobs.values()):
+            job.hang_up()
+
+    def do(
+        self, orders: Iterable[JobOrder], stop: Iterable[str], fetch: Callable[[str], bytes]
+    ) -> None:
+        """Start and stop jobs; one that cannot be started is told by `failures`. `fetch` returns a dataset's payload by its id."""
         for name in stop:
             self._stop(name)
         for order in orders:
             if order.name in self._jobs:
                 continue
             try:
-                job = self._start(order, self._fetch(order.dataset))
+                job = self._start(order, fetch(order.dataset), self._loop)
                 self._jobs[order.name] = order, job
             except Exception as error:  # noqa: BLE001 - whatever it is, it is the consumer's to hear
                 self._failed[order.name] = f"{type(error).__name__}: {error}"
@@ -88,16 +133,15 @@ class JobHost:
         if name in self._jobs:
             self._jobs.pop(name)[1].close()
 
-    def serves(self) -> dict[str, tuple[Address, int, dict[str, Any]]]:
-        """Return where each job is served, to how many consumers, and of what order; those whose server has ended are left out."""
+    def serves(self) -> dict[str, tuple[int, dict[str, Any]]]:
+        """Return to how many consumers each job is served, and of what order; those whose server has ended are left out."""
         found = {}
         for name, (order, job) in list(self._jobs.items()):
             count = job.consumers()
             if count < 0:
                 self._stop(name)
             else:
-                told = {key: getattr(order, key) for key in ("dataset", "kind", "parameters")}
-                found[name] = ((self._reached, job.address[1]), count, told)
+                found[name] = (count, order.wanted)
         return found
 
     def failures(self) -> dict[str, str]:
@@ -105,7 +149,7 @@ class JobHost:
         failed, self._failed = self._failed, {}
         return failed
 
-    def close(self) -> None:
+    def end(self) -> None:
         """End all jobs."""
         while self._jobs:
             self._jobs.popitem()[1][1].close()

@@ -1,30 +1,29 @@
-"""`JobServer`: listens for the consumers of a shared job, and has each of its iterations served."""
+"""`JobServer`: answers the consumers of a shared job, and has each of its iterations served."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError
 from tundish.loader.dataset import Dataset
 from tundish.loader.protocols.state_parsing import InvalidStateField
 from tundish.loader.service.connections.answering import Answer, Calls, Later
-from tundish.loader.service.connections.credentials import Address, Credentials
-from tundish.loader.service.connections.listening import Listener
 from tundish.loader.service.jobs.claims import Claim
-from tundish.loader.service.jobs.dealing import ROLE, Dealing, check_numbered
+from tundish.loader.service.jobs.dealing import Dealing, check_numbered
 from tundish.loader.service.jobs.serving import ServedIteration, request_of
 from tundish.shm.budget import default_budget
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.loop import Loop
+    from tundish.loader.service.connections.roles import Accepted
     from tundish.loader.service.jobs.hosting import JobOrder
 
 _TICK_S = 0.5
 
 
-def serve_job(order: JobOrder, payload: bytes, **settings: Any) -> JobServer:
-    """Start the server of a job in this process.
+def serve_job(order: JobOrder, payload: bytes, loop: Loop, **settings: Any) -> JobServer:
+    """Return the server of a job, in this process.
 
     Parameters
     ----------
@@ -32,11 +31,13 @@ def serve_job(order: JobOrder, payload: bytes, **settings: Any) -> JobServer:
         The job.
     payload : bytes
         Its dataset.
+    loop : Loop
+        The loop of the listener to which its consumers connect.
     **settings : object
         For `JobServer`.
     """
     dealing = Dealing(order.kind, **(order.parameters or {}))
-    return JobServer(Dataset.from_bytes(payload), dealing, again=order.again, **settings)
+    return JobServer(Dataset.from_bytes(payload), loop, dealing, again=order.again, **settings)
 
 
 class JobServer:
@@ -46,12 +47,10 @@ class JobServer:
     ----------
     dataset : Dataset
         The dataset that is dealt.
+    loop : Loop
+        The loop of the listener to which its consumers connect.
     dealing : Dealing
         How it is dealt.
-    host, port : str, int
-        The interface and port to listen on.
-    credentials : Credentials, optional
-        The token and certificates; by default this process's.
     workers : int, optional
         The number of workers, as for an iterator.
     again : bool
@@ -68,11 +67,9 @@ class JobServer:
     def __init__(
         self,
         dataset: Dataset,
+        loop: Loop,
         dealing: Dealing | None = None,
         *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        credentials: Credentials | None = None,
         workers: int | None = None,
         again: bool = False,
         most_bytes: int | None = None,
@@ -85,15 +82,11 @@ class JobServer:
         self._most_bytes = default_budget().nbytes // 4 if most_bytes is None else most_bytes
         self._iterations: dict[int, ServedIteration] = {}
         self._callers: dict[int, tuple[ServedIteration, str]] = {}
-        # Errors and elements are pickled: both ends are of one version.
-        self._calls = Calls(self._handle, self._left, Calls.alike)
-        found = Credentials.find() if credentials is None else credentials
-        self._listener = Listener(host, port, found, {ROLE: self._calls})
-        self.address: Address = self._listener.address
+        self._calls = Calls(self._handle, self._left)
+        self._calls.attach(loop)
         self._closed = False
-        self._loop: Loop = self._listener.loop
-        self._loop.later(_TICK_S, self._tick)
-        self._listener.start()
+        self._loop = loop
+        loop.soon(self._tick)
 
     def consumers(self) -> int:
         """Return how many consumers are there, or may come back; -1 when it has ended."""
@@ -109,17 +102,19 @@ class JobServer:
     def close(self) -> None:
         """End it, with its workers. Safe to call twice."""
         self._closed = True
-        self._listener.close()
+        self._loop.soon(self.hang_up)
         for each in list(self._iterations.values()):
             each.close()
 
-    def __enter__(self) -> Self:
-        return self
+    # -- on the listener's thread ---------------------------------------------------------------
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def begin(self, accepted: Accepted) -> None:
+        """Take over the connection of a consumer."""
+        self._calls.begin(accepted)
 
-    # -- calls, on the listener's thread --------------------------------------------------------
+    def hang_up(self) -> None:
+        """End all connections."""
+        self._calls.close()
 
     def _handle(self, fields: dict[str, Any], _: list[bytes], caller: int) -> Answer | Later:
         match fields.get("do"):
@@ -137,7 +132,7 @@ class JobServer:
             case other:
                 raise ValueError(f"a job has no call {other!r}")
 
-    def _join(self, fields: dict[str, Any], caller: int) -> Answer:
+    def _join(self, fields: dict[str, Any], caller: int) -> Answer | Later:
         iteration = fields["iteration"]
         if type(iteration) is not int or iteration < 0:
             raise ValueError(f"iteration is {iteration!r}, not an integer from 0 on")
@@ -160,6 +155,9 @@ class JobServer:
                 again=time.monotonic() < self._awaits_until,
                 soon=self._loop.soon,
             )
+            if self._closed:  # meanwhile, in another thread
+                served.end()
+                return Later()  # the connection is about to end
         declined = served.join(claim, str(caller))
         if declined is not None:
             return {"declined": declined.why}, ()
@@ -173,6 +171,8 @@ class JobServer:
             served.left(consumer, str(caller), leaves=leaves)
 
     def _tick(self) -> None:
+        if self._closed:
+            return
         for number, each in list(self._iterations.items()):
             each.tick()
             if each.over:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import weakref
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.service.connections.calling import Caller
 from tundish.loader.service.connections.dialing import Refused
@@ -23,6 +24,10 @@ class JobPlace(Protocol):
     @property
     def credentials(self) -> Credentials:
         """The token and certificates."""
+
+    @property
+    def wanted(self) -> Mapping[str, Any]:
+        """The job, as `job_wanted` says it."""
 
     def address(self) -> Address:
         """Return the address of the job's server; it may wait, and raise `OSError` to be asked again."""
@@ -71,7 +76,7 @@ class JobConnection:
         address, error = None, self._box[0].error if self._box else None
         try:
             address = self._place.address()
-        except Refused:
+        except (Refused, FileNotFoundError):  # FileNotFoundError: its dataset is registered no more
             raise
         except OSError as unknown:
             error = unknown
@@ -84,7 +89,8 @@ class JobConnection:
             return
         self.hang_up()
         if address is not None:
-            self._box.append(Caller(address, self._place.credentials, ROLE))
+            place = self._place
+            self._box.append(Caller(address, place.credentials, ROLE, place.wanted))
 
     def wait(self, seconds: float) -> None:
         """Wait until the connection is ready, or for some time; without a connection, until the next search for the job."""

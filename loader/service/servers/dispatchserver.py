@@ -13,13 +13,15 @@ from tundish.loader.service.dispatching.datasets import open_datasets
 from tundish.loader.service.dispatching.dispatcher import OWN
 from tundish.loader.service.dispatching.dispatching import Dispatching, Patience
 from tundish.loader.service.dispatching.journal import NoJournal, open_journal
+from tundish.loader.service.jobs.dealing import ROLE
+from tundish.loader.service.jobs.hosting import Jobs
 from tundish.loader.service.servers.configs import (
     SCHEME,
     DispatcherConfig,
     interface,
     seconds,
 )
-from tundish.loader.service.servers.joining import Joining, host_here
+from tundish.loader.service.servers.joining import Joining
 from tundish.loader.service.servers.running import (
     StartedServer,
     numbered,
@@ -29,7 +31,6 @@ from tundish.loader.service.servers.running import (
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.loop import DueCall, Loop
-    from tundish.loader.service.jobs.hosting import HostJob
 
 _log = logging.getLogger("tundish.service")
 
@@ -45,14 +46,18 @@ class DispatcherCalls(Calls):
             job_s=None if gc_ms is not None and gc_ms < 0 else seconds(gc_ms, 300.0),
             check_s=seconds(config.job_gc_check_interval_ms, 600.0),
         )
-        self.dispatching = Dispatching(
-            journal,
-            open_datasets(config.work_dir if config.fault_tolerant_mode else None),
-            patience,
-            clock=time.monotonic,
-            wake=self._wake,
-            members=tuple(config.worker_addresses or ()),
-        )
+        try:
+            self.dispatching = Dispatching(
+                journal,
+                open_datasets(config.work_dir if config.fault_tolerant_mode else None),
+                patience,
+                clock=time.monotonic,
+                wake=self._wake,
+                members=tuple(config.worker_addresses or ()),
+            )
+        except BaseException:
+            journal.close()
+            raise
         super().__init__(self.dispatching.handle, self.dispatching.left)
         self._timer: DueCall | None = None
 
@@ -90,8 +95,6 @@ class DispatchServer(StartedServer):
         The configuration. Default: ``DispatcherConfig()``.
     start : bool
         True to start it at once.
-    host_job : callable, optional
-        A function that starts the server of a job in this process while there is no worker for it; not in tf.data.
 
     Raises
     ------
@@ -116,15 +119,8 @@ class DispatchServer(StartedServer):
 
     _what = "dispatcher"
 
-    def __init__(
-        self,
-        config: DispatcherConfig | None = None,
-        start: bool = True,
-        *,
-        host_job: HostJob | None = None,
-    ) -> None:
+    def __init__(self, config: DispatcherConfig | None = None, start: bool = True) -> None:
         self._config = config or DispatcherConfig()
-        self._host_job = host_job
         self._calls: DispatcherCalls | None = None
         if start:
             self.start()
@@ -134,10 +130,11 @@ class DispatchServer(StartedServer):
         if self._began():
             return
         config, credentials = self._config, Credentials.find(self._config.token_file)
-        calls = DispatcherCalls(config)
+        calls, jobs = DispatcherCalls(config), Jobs()
         try:
             host = interface(config.host)
-            listener = Listener(host, config.port, credentials, {"dispatcher": calls})
+            roles = {"dispatcher": calls, ROLE: jobs}
+            listener = Listener(host, config.port, credentials, roles)
         except BaseException:
             calls.dispatching.close()
             raise
@@ -146,8 +143,7 @@ class DispatchServer(StartedServer):
         listener.start()
         reached = numbered((reached_there(host), listener.address[1]))
         agent = {"name": OWN, "address": list(reached), "cores": 0}
-        start = self._host_job or host_here(host, credentials)
-        joining = Joining([reached_here(listener.address)], credentials, agent, start)
+        joining = Joining([reached_here(listener.address)], credentials, agent, jobs)
         running.closes(joining.close)
         joining.start()
 

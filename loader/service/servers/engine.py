@@ -37,7 +37,7 @@ class AgentEngine(Protocol):
         Returns
         -------
         list of str
-            Their names, unique for ever; each agent joins the dispatcher under its name.
+            Their names, unique for ever; each agent joins the dispatcher under its name. They may be fewer than `count`.
         """
 
     def stop(self, names: Sequence[str]) -> None:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.service.connections.credentials import Address, Credentials, show_addresses
 from tundish.loader.service.connections.handshake import versions
 from tundish.loader.service.dispatching.client import dispatcher_caller
-from tundish.loader.service.jobs.hosting import HostedJob, HostJob, JobHost, JobOrder
+from tundish.loader.service.jobs.hosting import JobOrder
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.calling import Outstanding
+    from tundish.loader.service.jobs.hosting import Jobs
 
 _NOTICE_S = 0.5
 """The time for telling the dispatcher that an agent leaves."""
@@ -37,14 +38,14 @@ class Joining:
         The token and certificates.
     agent : dict
         The agent: ``name``, ``address``, ``cores`` and ``host``.
-    host_job : callable
-        Starts a job's server.
+    jobs : Jobs
+        The jobs that it serves.
     interval_s : float
         Seconds between heartbeats.
     patience_s : float
         Seconds without an answer after which it gives up.
     ended : callable
-        Called when it has left or given up.
+        Called when it has given up.
 
     Attributes
     ----------
@@ -57,7 +58,7 @@ class Joining:
         dispatchers: Sequence[Address],
         credentials: Credentials,
         agent: dict[str, Any],
-        host_job: HostJob,
+        jobs: Jobs,
         *,
         interval_s: float = 12.0,
         patience_s: float = 3600.0,
@@ -68,7 +69,7 @@ class Joining:
         self._interval_s, self._patience_s = interval_s, patience_s
         self._dispatchers = dispatchers
         self._caller = dispatcher_caller(dispatchers, credentials)
-        self._host = JobHost(host_job, self._fetch, agent["address"][0])
+        self._jobs = jobs
         self._joined = threading.Event()
         self._stopping = False
         self._starting = threading.Lock()
@@ -120,21 +121,23 @@ class Joining:
             self._end()
 
     def _end(self) -> None:
-        self._host.close()
+        self._jobs.end()
         self._caller.close()
         self._bell.close()
         self._ear.close()
         self._joined.set()
-        self._ended()
+        if not self._stopping:
+            self._ended()
 
     def _beat(self) -> None:
         wait_s = 0.0
         while True:
-            fields = {"serves": self._host.serves(), "failed": self._host.failures()}
+            fields = {"serves": self._jobs.serves(), "failed": self._jobs.failures()}
             answer, _ = self._call("heartbeat", wait_s=wait_s, **self._agent, **fields)
             self._joined.set()
             wait_s = 0.0 if answer["start"] else self._interval_s
-            self._host.do((JobOrder(**each) for each in answer["start"]), answer["stop"])
+            orders = [JobOrder(**each) for each in answer["start"]]
+            self._jobs.do(orders, answer["stop"], self._fetch)
 
     def _fetch(self, dataset: str) -> bytes:
         return self._call("dataset", id=dataset)[1][0]
@@ -173,14 +176,3 @@ class Joining:
 
 class _StoppedError(Exception):
     """The agent is to leave."""
-
-
-def host_here(host: str, credentials: Credentials) -> HostJob:
-    """Return what starts the servers of jobs in this process, listening at an interface."""
-
-    def start(order: JobOrder, payload: bytes) -> HostedJob:
-        from tundish.loader.service.jobs.jobserver import serve_job  # noqa: PLC0415 - most serve no job
-
-        return serve_job(order, bytes(payload), host=host, credentials=credentials)
-
-    return start

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.connections.credentials import (
@@ -13,18 +13,17 @@ from tundish.loader.service.connections.credentials import (
     parse_addresses,
     show_address,
 )
+from tundish.loader.service.jobs.dealing import ROLE
+from tundish.loader.service.jobs.hosting import Jobs
 from tundish.loader.service.servers.configs import (
     WorkerConfig,
     interface,
     reached_at,
     seconds,
 )
-from tundish.loader.service.servers.joining import Joining, host_here
+from tundish.loader.service.servers.joining import Joining
 from tundish.loader.service.servers.running import Running, StartedServer, numbered, reached_there
 from tundish.shm.budget import usable_cores
-
-if TYPE_CHECKING:
-    from tundish.loader.service.jobs.hosting import HostJob
 
 
 class WorkerServer(StartedServer):
@@ -40,8 +39,6 @@ class WorkerServer(StartedServer):
         The configuration.
     start : bool
         True to start it at once, and wait until it has joined the dispatcher.
-    host_job : callable, optional
-        A function that starts the server of a job in this process; not in tf.data.
 
     Raises
     ------
@@ -60,11 +57,8 @@ class WorkerServer(StartedServer):
 
     _what = "worker"
 
-    def __init__(
-        self, config: WorkerConfig, start: bool = True, *, host_job: HostJob | None = None
-    ) -> None:
+    def __init__(self, config: WorkerConfig, start: bool = True) -> None:
         self._config = config
-        self._host_job = host_job
         self._agent: Agent | None = None
         self._joining: Joining | None = None
         if start:
@@ -81,17 +75,19 @@ class WorkerServer(StartedServer):
         host = interface(host or "localhost")
         machine = socket.gethostname()
         name = config.name or f"{machine}-{os.getpid()}-{secrets.token_hex(4)}"
-        agent = Agent(host, config.port, credentials, name=name, cores=config.cores)
+        jobs = Jobs()
+        roles = {ROLE: jobs}
+        agent = Agent(host, config.port, credentials, name=name, cores=config.cores, roles=roles)
         self._agent, running = agent, self._runs(agent.address, agent.close)
         try:
             agent.start()
-            self._join_dispatcher(running, credentials, name, machine)
+            self._join_dispatcher(running, credentials, jobs, name, machine)
         except BaseException:
             running.stop()
             raise
 
     def _join_dispatcher(
-        self, running: Running, credentials: Credentials, name: str, machine: str
+        self, running: Running, credentials: Credentials, jobs: Jobs, name: str, machine: str
     ) -> None:
         config, port = self._config, running.address[1]
         address = (reached_there(running.address[0]), port)
@@ -107,7 +103,7 @@ class WorkerServer(StartedServer):
                 "cores": config.cores or usable_cores(),
                 "host": machine,
             },
-            self._host_job or host_here(running.address[0], credentials),
+            jobs,
             interval_s=seconds(config.heartbeat_interval_ms, 12.0),
             patience_s=seconds(config.dispatcher_timeout_ms, 3600.0),
             ended=running.stop,
