@@ -58,6 +58,8 @@ def read_all(port: int, name: str, file: str) -> None:
             kept = json.loads(path.read_text())
             had = kept["had"]
             it.load_state_dict(kept["state"])
+        else:  # until it takes a state, the job counts what it has had as kept
+            keep(path, had, it.state_dict())
         for element in it:
             had.append(int(element))
             keep(path, had, it.state_dict())
