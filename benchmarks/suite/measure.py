@@ -162,7 +162,7 @@ def checked(peer: Any, work: Any, settings: dict[str, Any], _: float) -> dict[st
     with Memory() as memory:
         batches = passes(loader)
         if work.kind == "map" and not work.batch:
-            found = multiset(map(_rows, batches))
+            found = multiset(blocks(batches))
         else:
             found = multiset(batches)
     result: dict[str, Any] = {"pss": memory.peak, "count": found[0], "hash": f"{found[1]:016x}"}
@@ -175,11 +175,18 @@ def checked(peer: Any, work: Any, settings: dict[str, Any], _: float) -> dict[st
     return result
 
 
-def _rows(element: Any) -> Any:
-    """An element as a batch of one."""
+def blocks(elements: Any) -> Any:
+    """Gather elements into batches of a megabyte, which are hashed at once."""
     import numpy as np
 
-    return np.asarray(element)[None]
+    held: list[Any] = []
+    for element in elements:
+        held.append(np.asarray(element))
+        if len(held) * held[0].nbytes >= 1 << 20:
+            yield np.stack(held)
+            held.clear()
+    if held:
+        yield np.stack(held)
 
 
 def resumed(peer: Any, work: Any, settings: dict[str, Any]) -> dict[str, Any]:

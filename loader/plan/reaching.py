@@ -66,6 +66,11 @@ class _Search:
         self._asked: set[str] = set()
         self._changed: set[GlobalName] = set()
         self._bound: set[str] = set()  # attributes, of whatever object
+        self._own: dict[
+            str, set[CodeType]
+        ] = {}  # attributes, and who assigns them on the first argument
+        self._methods: dict[CodeType, set[type]] = {}  # the classes of which code is a method
+        self._called: set[CodeType] = set()  # what may be called with any first argument
 
     def run(self) -> None:
         """Visit pending code and values until nothing new is found."""
@@ -82,15 +87,32 @@ class _Search:
 
     def changes(self, place: GlobalName) -> bool:
         """Return True if visited code may change a global."""
-        if len(place.names) > 1 and place.names[-1] in self._bound:
-            return True
+        if len(place.names) > 1:
+            name, holder = place.names[-1], self._holders.get(place.holder)
+            if name in self._bound or any(
+                self._is_of(holder, code) for code in self._own.get(name, ())
+            ):
+                return True
         heads = (GlobalName(place.module, place.names[:n]) for n in range(1, len(place.names) + 1))
         return any(head in self._changed for head in heads)
 
     # -- what was met ----------------------------------------------------------------------------
 
-    def function(self, function: FunctionType) -> None:
-        key = (id(function.__code__), id(function.__globals__))
+    def _is_of(self, holder: Any, code: CodeType) -> bool:
+        """Return True if code may be called with an object as its first argument."""
+        kinds = self._methods.get(code)
+        if holder is None or kinds is None or code in self._called:
+            return True
+        return any(kind in type(holder).__mro__ for kind in kinds)
+
+    def function(self, function: FunctionType, of: type | None = None) -> None:
+        """Register a function; `of` is the class that it was found in as a method."""
+        code = function.__code__
+        if of is None:
+            self._called.add(code)
+        else:
+            self._methods.setdefault(code, set()).add(of)
+        key = (id(code), id(function.__globals__))
         if key not in self._seen and not _is_installed(function):
             self._seen.add(key)
             self._waiting.append(function)
@@ -105,8 +127,10 @@ class _Search:
         if is_of(value, FunctionType):
             self.function(value)
         elif is_of(value, MethodType):
-            self.value(value.__func__)
-            self.type_of_object(type(value.__self__))
+            kind = type(value.__self__)
+            if is_of(value.__func__, FunctionType):
+                self.function(value.__func__, kind)
+            self.type_of_object(kind)
         elif is_of(value, type):
             self.type_of_object(value, built=True)
             if place is not None and not is_users_module(module_of(value)):
@@ -170,6 +194,8 @@ class _Search:
                 self._changed.add(place)
         if not building:
             self._bound |= stores.attributes
+            for name in stores.own:
+                self._own.setdefault(name, set()).add(code)
         for inner in codes_in(code):
             self._code(inner, names.within(imported_by(code)), namespace, building=building)
 
@@ -213,8 +239,9 @@ class _Search:
                 wanted = (built if name in _BUILDING else special) or name in self._asked
                 if not wanted:
                     continue
+                bound = not is_of(member, staticmethod)
                 for function in _functions(member):
-                    self.function(function)
+                    self.function(function, kind if bound else None)
                 if home is not None and not special and _is_data(member):
                     self.value(member, home.of(name))
         for place, holder in list(self._holders.items()):

@@ -222,6 +222,11 @@ class GlobalName:
     def __str__(self) -> str:
         return ".".join((self.module, *self.names))
 
+    @property
+    def holder(self) -> GlobalName:
+        """What this is an attribute of."""
+        return GlobalName(self.module, self.names[:-1])
+
     def of(self, name: str) -> GlobalName:
         """Return an attribute of this global."""
         return GlobalName(self.module, (*self.names, name))

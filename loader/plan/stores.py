@@ -61,12 +61,15 @@ class Stores:
         Globals that it assigns.
     chains : tuple of Read
         Chains of names whose value it changes, or whose last attribute it assigns.
+    own : frozenset of str
+        Attributes that it assigns on its first argument, which is an instance if it is a method.
     attributes : frozenset of str
-        Attributes that it assigns on values without such a name.
+        Attributes that it assigns on other values without such a name.
     """
 
     variables: frozenset[str]
     chains: tuple[Read, ...]
+    own: frozenset[str]
     attributes: frozenset[str]
 
 
@@ -77,7 +80,11 @@ def stores_of(code: CodeType) -> Stores:
     chains = _Chains(code, instructions)
     variables: set[str] = set()
     changed: list[Read] = []
+    own: set[str] = set()
     attributes: set[str] = set()
+    first = code.co_varnames[:1] if code.co_argcount else ()
+    if any(one.opname == "STORE_FAST" and one.argval in first for one in instructions):
+        first = ()  # it becomes another value
     for at, one in enumerate(instructions):
         if one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             variables.add(one.argval)
@@ -86,7 +93,9 @@ def stores_of(code: CodeType) -> Stores:
             changed += [found] if found is not None else []
         elif one.opname in ("STORE_ATTR", "DELETE_ATTR"):
             holder = chains.below(at, 0)
-            if holder is None or holder.kind == "local":
+            if holder is not None and holder.kind == "local" and holder.names == first:
+                own.add(one.argval)
+            elif holder is None or holder.kind == "local":
                 attributes.add(one.argval)
             else:
                 changed.append(Read(holder.kind, (*holder.names, one.argval)))
@@ -94,7 +103,7 @@ def stores_of(code: CodeType) -> Stores:
         if len(read.names) > 1 and read.names[-1] in _CHANGING:
             changed.append(chains.meant(Read(read.kind, read.names[:-1])))
     named = tuple(dict.fromkeys(each for each in changed if each.kind != "local"))
-    return Stores(frozenset(variables), named, frozenset(attributes))
+    return Stores(frozenset(variables), named, frozenset(own), frozenset(attributes))
 
 
 @functools.lru_cache(maxsize=4096)

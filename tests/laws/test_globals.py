@@ -99,6 +99,9 @@ def test_what_functions_change_themselves_is_the_workers_own() -> None:
     config.CALLS, config.COUNTS[7] = 100, 100
     with Dataset.range(3).map(config.counted).iterator(workers=1) as iterator:
         assert [int(x) for x in iterator] == [1, 2, 3]
+    config.HOLDER.calls = 100
+    with Dataset.range(3).map(lambda _: config.HOLDER.call()).iterator(workers=1) as iterator:
+        assert [int(x) for x in iterator] == [1, 2, 3]
 
 
 @pytest.mark.filterwarnings("ignore:.*changed at run time")

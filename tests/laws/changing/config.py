@@ -41,6 +41,12 @@ class Holder:
     def __init__(self) -> None:
         self.rate = 0.5
         self.inner = types.SimpleNamespace(size=3)
+        self.calls = 0
+
+    def call(self) -> int:
+        """Count the calls of this object."""
+        self.calls += 1
+        return self.calls
 
 
 SIZE = 32

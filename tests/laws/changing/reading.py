@@ -14,6 +14,8 @@ def read_all(x: Any) -> tuple[str, ...]:
     from tests.laws.changing.config import KNOWN, STEPS
 
     holder = config.HOLDER
+    cut = Cut()
+    cut.grow()
     values: list[Any] = [
         int(x),
         np.load.__name__,
@@ -36,6 +38,7 @@ def read_all(x: Any) -> tuple[str, ...]:
         holder.inner.size,
         width(Config),
         Config().DEPTH,
+        cut.size,
     ]
     return tuple(map(str, values))
 
@@ -54,6 +57,16 @@ def read_late(x: Any) -> int:
 
 def read_own(_: Any) -> str:
     return f"{config.DEVICES} {config.PROCESS} {config.STARTED} {config.TOKEN}"
+
+
+class Cut:
+    """Assigns attributes that objects of other classes have, too."""
+
+    size = 1
+
+    def grow(self) -> None:
+        self.size = 2
+        self.rate = 0.1
 
 
 class Reading:
