@@ -66,10 +66,8 @@ class _Search:
         self._asked: set[str] = set()
         self._changed: set[GlobalName] = set()
         self._bound: set[str] = set()  # attributes, of whatever object
-        self._own: dict[
-            str, set[CodeType]
-        ] = {}  # attributes, and who assigns them on the first argument
-        self._methods: dict[CodeType, set[type]] = {}  # the classes of which code is a method
+        self._own: dict[str, set[CodeType]] = {}  # those of a first argument, and who assigns them
+        self._methods: dict[CodeType, set[type]] = {}  # and the classes whose methods those are
         self._called: set[CodeType] = set()  # what may be called with any first argument
 
     def run(self) -> None:

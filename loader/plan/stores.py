@@ -83,7 +83,7 @@ def stores_of(code: CodeType) -> Stores:
     own: set[str] = set()
     attributes: set[str] = set()
     first = code.co_varnames[:1] if code.co_argcount else ()
-    if any(one.opname == "STORE_FAST" and one.argval in first for one in instructions):
+    if any(set(first) & set(_variables(one)) for one in instructions if "STORE_FAST" in one.opname):
         first = ()  # it becomes another value
     for at, one in enumerate(instructions):
         if one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
@@ -92,7 +92,7 @@ def stores_of(code: CodeType) -> Stores:
             found = chains.below(at, _CONTAINER[one.opname])
             changed += [found] if found is not None else []
         elif one.opname in ("STORE_ATTR", "DELETE_ATTR"):
-            holder = chains.below(at, 0)
+            holder = chains.below(at, 0) or chains.augmented(at)
             if holder is not None and holder.kind == "local" and holder.names == first:
                 own.add(one.argval)
             elif holder is None or holder.kind == "local":
@@ -154,6 +154,19 @@ class _Chains:
             height -= dis.stack_effect(one.opcode, one.arg, jump=False)
         return None
 
+    def augmented(self, at: int) -> Read | None:
+        """Return the chain one of whose attributes is assigned as in ``chain.name += 1``; None if it is not of this form."""
+        store = self._instructions[at]
+        if at and self._instructions[at - 1].opname == "SWAP":
+            for before in range(at - 2, 0, -1):
+                one, after = self._instructions[before], self._instructions[before + 1]
+                if one.opname == "COPY" and (after.opname, after.argval) == (
+                    "LOAD_ATTR",
+                    store.argval,
+                ):
+                    return self._ending(before - 1)
+        return None
+
     def _ending(self, at: int) -> Read | None:
         """Return the chain that an instruction completes; for an item, the chain of its container."""
         names: tuple[str, ...] = ()
@@ -166,8 +179,14 @@ class _Chains:
             return self.below(at, 1)
         if one.opname in _GLOBAL:
             return Read("global", (one.argval, *names))
-        if one.opname.startswith("LOAD_FAST") and isinstance(one.argval, str):
-            if one.argval in self._imported:
-                return Read("import", (*self._imported[one.argval], *names))
-            return self.meant(Read("local", (one.argval, *names)))
+        if "LOAD_FAST" in one.opname:
+            name = _variables(one)[-1]
+            if name in self._imported:
+                return Read("import", (*self._imported[name], *names))
+            return self.meant(Read("local", (name, *names)))
         return None
+
+
+def _variables(one: dis.Instruction) -> tuple[str, ...]:
+    """Return the local variables of an instruction; Python 3.13 has some for two at once."""
+    return one.argval if isinstance(one.argval, tuple) else (one.argval,)

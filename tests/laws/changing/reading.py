@@ -65,7 +65,7 @@ class Cut:
     size = 1
 
     def grow(self) -> None:
-        self.size = 2
+        self.size += 1
         self.rate = 0.1
 
 
