@@ -107,6 +107,29 @@ _ALIGN = 64
 _LEAST = 4096
 
 
+def pickled(value: Any, least: int) -> tuple[bytes, list[pickle.PickleBuffer]]:
+    """Pickle a value, by cloudpickle if pickle cannot; return its buffers of at least so many bytes beside the pickle."""
+    buffers: list[pickle.PickleBuffer] = []
+
+    def aside(buffer: pickle.PickleBuffer) -> bool:
+        # True keeps a buffer in the pickle: small ones, and what has no contiguous memory.
+        try:
+            if buffer.raw().nbytes < least:
+                return True
+        except BufferError:
+            return True
+        buffers.append(buffer)
+        return False
+
+    try:
+        return pickle.dumps(value, protocol=5, buffer_callback=aside), buffers
+    except Exception:  # noqa: BLE001 - whatever pickle cannot take, cloudpickle may
+        buffers.clear()
+        from tundish.shm.cloud import dumps  # noqa: PLC0415 - takes a while, and few elements need it
+
+        return dumps(value, aside), buffers
+
+
 class Encoded:
     """A value, pickled and ready to be written.
 
@@ -119,26 +142,7 @@ class Encoded:
     __slots__ = ("_buffers", "_head", "nbytes")
 
     def __init__(self, value: Any) -> None:
-        buffers: list[pickle.PickleBuffer] = []
-
-        def aside(buffer: pickle.PickleBuffer) -> bool:
-            # True keeps a buffer in the pickle: small ones, and what has no contiguous memory.
-            try:
-                raw = buffer.raw()
-            except BufferError:
-                return True
-            if raw.nbytes < _LEAST:
-                return True
-            buffers.append(buffer)
-            return False
-
-        try:
-            main = pickle.dumps(value, protocol=5, buffer_callback=aside)
-        except Exception:  # noqa: BLE001 - whatever pickle cannot take, cloudpickle may
-            buffers.clear()
-            from tundish.shm.cloud import dumps  # noqa: PLC0415 - takes a while, and few elements need it
-
-            main = dumps(value, aside)
+        main, buffers = pickled(value, _LEAST)
         raws = [b.raw() for b in buffers]
         sizes = struct.pack(f"<{len(raws)}Q", *[r.nbytes for r in raws])
         self._head = _HEAD.pack(len(raws), len(main)) + sizes + main

@@ -260,7 +260,7 @@ def test_another_dataset_of_the_same_name_is_an_error_with_the_difference() -> N
             ValueError, match=r"runs another dataset.*\n.*batch.*size: 3 here, 2 there"
         ):
             iter(host(td.Dataset.range(10).batch(3), "named"))
-        with pytest.raises(ValueError, match="operators here:  range -> map -> batch"):
+        with pytest.raises(ValueError, match="operators here: range -> map -> batch"):
             iter(host(td.Dataset.range(10).map(abs).batch(2), "named"))
         assert next(it).tolist() == [2, 3]
     arrays = [td.Dataset.from_tensor_slices(np.arange(5) + shift) for shift in (0, 1)]

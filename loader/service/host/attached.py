@@ -73,8 +73,6 @@ class Attached:
         self.sock.close()
         if self.pidfd is not None:
             os.close(self.pidfd)
-        for parcel in self.holds.values():
-            parcel.holders.discard(self)
         self.holds.clear()
         self.queue.clear()
 
@@ -88,9 +86,11 @@ class HostStream:
         Its name: consumers know it, and give it to the next host process when this one has died.
     start : dict
         Iteration and seeds.
+    fresh : bool
+        True if element 0 is the first of its iteration.
     """
 
-    def __init__(self, token: str, start: dict[str, Any]) -> None:
-        self.token, self.start = token, start
+    def __init__(self, token: str, start: dict[str, Any], *, fresh: bool = False) -> None:
+        self.token, self.start, self.fresh = token, start, fresh
         self.known = KnownPositions()
         self.pipelines: list[HostPipeline] = []

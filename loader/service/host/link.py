@@ -258,11 +258,6 @@ class HostLink:
         """Ask for the position before an element; the answer is a message like others."""
         self._tell({"do": "state", "number": number})
 
-    @property
-    def written(self) -> int:
-        """The number of times that pages were dropped to which this process had written."""
-        return self._slots.written if self._slots is not None else 0
-
     # -- the end -------------------------------------------------------------------------------
 
     def leave(self) -> None:

@@ -8,7 +8,7 @@ parcel's own.
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from tundish.errors import SharedMemoryError
 from tundish.loader.protocols.failure import dumps_exception
 from tundish.loader.service.host.wire import Packet
+from tundish.shm.layout import pickled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,8 +63,6 @@ class Parcel:
     packet: Packet
     nbytes: int
     kept: Any
-    holders: set[Any] = field(default_factory=set)
-    """The consumers that were sent it and may still have views."""
 
     @property
     def stop(self) -> int:
@@ -99,25 +98,7 @@ class GatheredElements:
 
     def add(self, element: Any) -> None:
         """Append an element."""
-        buffers: list[pickle.PickleBuffer] = []
-        before = len(self._spans)
-
-        def aside(buffer: pickle.PickleBuffer) -> bool:
-            try:
-                if buffer.raw().nbytes < _LEAST:
-                    return True
-            except BufferError:  # its memory is not contiguous
-                return True
-            buffers.append(buffer)
-            return False
-
-        try:
-            body = pickle.dumps(element, 5, buffer_callback=aside)
-        except Exception:  # noqa: BLE001 - whatever pickle cannot take, cloudpickle may
-            from tundish.shm.cloud import dumps  # noqa: PLC0415 - takes a while, and few elements need it
-
-            del buffers[:], self._spans[before:]
-            body = dumps(element, aside)
+        body, buffers = pickled(element, _LEAST)
         for buffer in buffers:
             self._place(buffer)
         self._size += len(body)

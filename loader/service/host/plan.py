@@ -14,12 +14,10 @@ from tundish.loader.run.evaluating.describing import describe_pipeline
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.payload import pack
 from tundish.loader.run.starting.settings import values_now
-from tundish.loader.run.state import describe_plan
+from tundish.loader.run.state import describe_plan, plan_differences
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
-
-_SHOWN = 200
 
 
 class HostedPlan:
@@ -55,21 +53,7 @@ class HostedPlan:
     def difference(self, there: bytes) -> str:
         """Return the text of the error that a host process runs another dataset."""
         ours, theirs = self.description, json.loads(there)
-        names = [[name for name, _ in each[0]] for each in (ours, theirs)]
-        if names[0] != names[1]:
-            told = [
-                f"operators here:  {' -> '.join(names[0])}",
-                f"operators there: {' -> '.join(names[1])}",
-            ]
-        else:
-            told = [
-                f"{name}#{at}.{key}: {str(mine.get(key))[:_SHOWN]} here, {str(other.get(key))[:_SHOWN]} there"
-                for at, ((name, mine), (_, other)) in enumerate(
-                    zip(ours[0], theirs[0], strict=True)
-                )
-                for key in sorted(mine.keys() | other.keys())
-                if mine.get(key) != other.get(key)
-            ]
+        told = plan_differences(ours[0], theirs[0], "there")
         if not told:  # what a function uses, or what a source holds
             told = [
                 f"{mine.get('op')}#{at}: what its functions use, or its arrays or files hold, is not the same"

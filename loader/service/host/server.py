@@ -79,9 +79,6 @@ class HostServer:
         self._consumers: list[Attached] = []
         self._streams: dict[str, HostStream] = {}
         self._numbers = itertools.count()
-        self._fresh: dict[
-            str, str
-        ] = {}  # the streams that begin at the beginning, by iteration and seed
         self._idle_since = time.monotonic()
         self._had_one = False
         self._node: Any = None
@@ -223,7 +220,7 @@ class HostServer:
                 consumer.out -= 1
                 consumer.taken = max(consumer.taken, parcel.first)
             for number in message["free"]:
-                self._let_go(consumer, int(number))
+                del consumer.holds[int(number)]
         elif do == "state":
             number = int(message["number"])
             known = consumer.pipeline.position(number) if consumer.pipeline is not None else None
@@ -233,7 +230,7 @@ class HostServer:
             consumer.queue.clear()
             kept = set(message["holds"])
             for number in consumer.holds.keys() - kept:  # what it has not read yet among them
-                self._let_go(consumer, number)
+                del consumer.holds[number]
         elif do == "hello":
             self._hello(consumer, message)
         elif do == "dataset" and consumer.welcomed:
@@ -242,9 +239,6 @@ class HostServer:
             self._join(consumer, json.loads(read_file(fds.pop(0))))
         else:
             raise ValueError(f"a consumer sent {do!r}, which the host process does not know")
-
-    def _let_go(self, consumer: Attached, number: int) -> None:
-        consumer.holds.pop(number).holders.discard(consumer)
 
     def _hello(self, consumer: Attached, message: dict[str, Any]) -> None:
         here, there = versions(), message["versions"]
@@ -339,12 +333,10 @@ class HostServer:
             start["seed"] = self._seed
         elif self._seed is None:
             self._seed = start["seed"]
-        key = json.dumps(start, sort_keys=True)
-        stream = self._streams.get(self._fresh.get(key, ""))
-        if stream is None:
-            stream = self._new_stream(start)
-            self._fresh[key] = stream.token
-        return stream
+        for stream in self._streams.values():
+            if stream.fresh and stream.start == start:
+                return stream
+        return self._new_stream(start, fresh=True)
 
     def _stream_at(self, start: dict[str, Any]) -> tuple[HostStream, int]:
         """Return the stream that has a position, and the number of the next element there; a new stream if none has it."""
@@ -356,8 +348,8 @@ class HostServer:
                 return stream, number
         return self._new_stream(seeds), 0
 
-    def _new_stream(self, start: dict[str, Any]) -> HostStream:
-        stream = HostStream(secrets.token_hex(8), start)
+    def _new_stream(self, start: dict[str, Any], *, fresh: bool = False) -> HostStream:
+        stream = HostStream(secrets.token_hex(8), start, fresh=fresh)
         self._streams[stream.token] = stream
         return stream
 
@@ -375,9 +367,6 @@ class HostServer:
                 worked |= self._run(stream, pipeline)
             if not stream.pipelines and not any(each.stream is stream for each in self._consumers):
                 del self._streams[stream.token]
-                self._fresh = {
-                    key: token for key, token in self._fresh.items() if token != stream.token
-                }
         return worked
 
     def _assign(self, consumer: Attached, stream: HostStream) -> None:
@@ -435,7 +424,6 @@ class HostServer:
         consumer.wanted = parcel.stop
         consumer.out += 1
         consumer.holds[parcel.number] = parcel
-        parcel.holders.add(consumer)
         # A consumer that keeps many batches has to copy the next ones, so that slots stay free for the others.
         kept = sum(each.nbytes for each in consumer.holds.values())
         if kept > self._limit // 2 and len(consumer.holds) > _CREDIT + 1:
