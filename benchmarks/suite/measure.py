@@ -1,7 +1,7 @@
-"""One peer on one workload in this process: ``measure.py JSON`` prints what was measured as JSON.
+"""One peer in this process: ``measure.py JSON`` prints what was measured as JSON, a line for each workload and setting.
 
-``{"mode": "time" | "check" | "bound" | "expected", "work": ..., "peer": ..., "settings": {name: arguments}, "seconds": ...}``. "time" measures
-speed and CPU. "check" runs a whole epoch, hashes it, and samples memory; then it saves a state after half an epoch, and
+``{"mode": "time" | "check" | "bound" | "expected", "work": ..., "peer": ..., "settings": {work: {name: arguments}}, "seconds": ...}``;
+"work" for the modes without a peer. "time" measures speed and CPU. "check" runs a whole epoch, hashes it, and samples memory; then it saves a state after half an epoch, and
 resumes. "bound" measures without a peer, and
 "expected" hashes what every peer must deliver.
 """
@@ -32,33 +32,34 @@ from packing import LENGTH
 from workloads import works
 
 MANY = 1000  # epochs, where as many are read as fit into the time
-PATIENCE = 15.0  # seconds after which whole epochs are given up, and what was delivered counts
+PATIENCE = 10.0  # seconds after which whole epochs are given up, and what was delivered counts
 
 
 def main() -> None:
     asked = json.loads(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints is no answer
-    work = works()[asked["work"]]
-    found: dict[str, Any] = {}
     if asked["mode"] == "bound":
-        rate = getattr(work, asked["of"])
+        rate = getattr(works()[asked["work"]], asked["of"])
         found = {"rate": bound(rate, asked["index"], asked["seconds"])}
+        print(json.dumps(found), file=answers, flush=True)
     elif asked["mode"] == "expected":
-        found = {"count": work.expected[0], "hash": f"{work.expected[1]:016x}"}
+        count, number = works()[asked["work"]].expected
+        print(json.dumps({"count": count, "hash": f"{number:016x}"}), file=answers, flush=True)
     else:
         peer = importlib.import_module(f"peers.{asked['peer']}")
         run = {"time": timed, "check": checked}[asked["mode"]]
-        for name, settings in asked["settings"].items():
-            try:
-                found[name] = run(peer, work, settings, asked["seconds"] or work.seconds)
-            except Exception as error:  # noqa: BLE001 - a peer that fails is a result
-                found[name] = {"error": described(error)}
-            print(json.dumps({name: found[name]}), file=answers, flush=True)
-            shutil.rmtree(CACHE / "snapshot" / str(os.getpid()), ignore_errors=True)
-            gc.collect()
-        return
-    print(json.dumps(found), file=answers, flush=True)
+        for name, every in asked["settings"].items():
+            work = works()[name]
+            for setting, given in every.items():
+                try:
+                    row = run(peer, work, given, asked["seconds"] or work.seconds)
+                except Exception as error:  # noqa: BLE001 - a peer that fails is a result
+                    row = {"error": described(error)}
+                answer = {"work": name, "setting": setting, "row": row}
+                print(json.dumps(answer), file=answers, flush=True)
+                shutil.rmtree(CACHE / "snapshot" / str(os.getpid()), ignore_errors=True)
+                gc.collect()
 
 
 def bound(rate: Any, index: int, seconds: float) -> float:

@@ -70,8 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in asked:
         check(name, peers)
     for number in range(given.rounds):
-        for name in asked:
-            measure(name, peers, number, given.seconds)
+        for group in grouped(asked):
+            measure(group, peers, number, given.seconds)
     return 0
 
 
@@ -136,6 +136,14 @@ def described(peer: str) -> dict[str, Any]:
     return _DESCRIBED[peer]
 
 
+def home(work: str) -> str:
+    """Return the path of a workload's file."""
+    from workloads import works
+
+    each = works()[work]
+    return str(sys.modules[(each.function or each.arrays).__module__].__file__)
+
+
 def left_out(peer: str, work: str) -> str | None:
     """Return the reason if a peer does not run a workload."""
     reason = described(peer)["left_out"].get(work)
@@ -146,19 +154,14 @@ def left_out(peer: str, work: str) -> str | None:
 
 def digest(peer: str, work: str) -> str:
     """Digest of a peer's and a workload's files: a check holds as long as both stay as they are."""
-    import sys as _sys
-
-    from workloads import works
-
-    each = works()[work]
     paths = [
         HERE / "peers" / f"{peer}.py",
         HERE / "hashing.py",
         HERE / "packing.py",
         HERE / "work.py",
+        Path(home(work)),
     ]
-    source = _sys.modules[(each.function or each.arrays).__module__].__file__
-    text = b"".join(path.read_bytes() for path in [*paths, Path(str(source))]) + data.fingerprint()
+    text = b"".join(path.read_bytes() for path in paths) + data.fingerprint()
     return hashlib.sha256(text + json.dumps(settings_of(peer, work)).encode()).hexdigest()[:16]
 
 
@@ -179,25 +182,13 @@ def check(work: str, peers: Sequence[str]) -> None:
         if known.get("digest") == stamp:
             continue
         if "expected" not in results or results.get("expected_digest") != stamp_of_work(work):
-            results["expected"] = run({"mode": "expected", "work": work})[0]
+            asked = {"mode": "expected", "work": work}
+            results["expected"] = run(asked, PATIENCE["expected"])[0]
             results["expected_digest"] = stamp_of_work(work)
             results["checks"] = {}
         checks: dict[str, Any] = {"digest": stamp}
         for name, settings in settings_of(peer, work).items():
-            found = run(
-                {
-                    "mode": "check",
-                    "work": work,
-                    "peer": peer,
-                    "settings": {name: settings},
-                    "seconds": 0,
-                }
-            )
-            row = (
-                found[0].get(name, {"error": "killed: it took too long"})
-                if found
-                else {"error": "it took too long"}
-            )
+            row = rows("check", peer, {work: {name: settings}})[work][name]
             row["valid"] = (row.get("count"), row.get("hash")) == tuple(
                 results["expected"].values()
             )
@@ -210,52 +201,64 @@ def check(work: str, peers: Sequence[str]) -> None:
 
 def stamp_of_work(work: str) -> str:
     """Digest of what `expected` depends on: the workload's function and the data, which come from packages of a system."""
-    from workloads import works
-
-    each = works()[work]
-    source = sys.modules[(each.function or each.arrays).__module__].__file__
-    paths = [Path(str(source)), HERE / "hashing.py", HERE / "packing.py"]
+    paths = [Path(home(work)), HERE / "hashing.py", HERE / "packing.py"]
     text = b"".join(path.read_bytes() for path in paths) + data.fingerprint()
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def measure(work: str, peers: Sequence[str], number: int, seconds: float) -> None:
-    """Measure one round of a workload, or what is missing of it."""
-    results = load(work)
-    rounds = results["rounds"]
-    while len(rounds) <= number:
-        rounds.append(
-            {"date": today(), "load": round(os.getloadavg()[0], 2), "bound": None, "peers": {}}
-        )
-    this = rounds[number]
-    missing = [
-        peer
-        for peer in peers
-        if not left_out(peer, work)
-        and set(valid(results, peer, work)) - set(this["peers"].get(peer, {}))
-    ]
-    if not missing:
-        return
-    turned = missing[number % len(missing) :] + missing[: number % len(missing)]
-    this["bound"] = this["bound"] or bound(work)
-    if results.get("nearer"):
-        this["nearer"] = this.get("nearer") or bound(work, "nearer_rate")
-    for peer in turned:
-        settings = valid(results, peer, work)
-        names = sorted(settings, key=lambda name: (name == "defaults") == (number % 2 == 0))
-        asked = {name: settings[name] for name in names}
-        found: dict[str, Any] = {}
-        for row in run(
-            {"mode": "time", "work": work, "peer": peer, "settings": asked, "seconds": seconds}
-        ):
-            found |= row
-        for name in asked:
-            found.setdefault(name, {"error": "it took too long"})
-        this["peers"][peer] = found
-        shown = ", ".join(f"{n} {row.get('rate', 0):,.0f}/s" for n, row in found.items())
-        say(f"round {number + 1} {work} {peer}: {shown} (bound {this['bound']:,.0f})")
-        results["machine"], results["versions"] = machine(), results["versions"] | versions(peer)
-        store(work, results)
+def grouped(asked: Sequence[str]) -> list[list[str]]:
+    """Group workloads of one file: a peer runs them in one process, as most of its start is its imports."""
+    groups: dict[str, list[str]] = {}
+    for name in asked:
+        groups.setdefault(home(name), []).append(name)
+    return list(groups.values())
+
+
+def measure(group: Sequence[str], peers: Sequence[str], number: int, seconds: float) -> None:
+    """Measure one round of a group of workloads, or what is missing of it."""
+    results = {work: load(work) for work in group}
+    missing: dict[str, dict[str, dict[str, Any]]] = {peer: {} for peer in peers}
+    for work, found in results.items():
+        rounds = found["rounds"]
+        while len(rounds) <= number:
+            rounds.append(
+                {"date": today(), "load": round(os.getloadavg()[0], 2), "bound": None, "peers": {}}
+            )
+        this = rounds[number]
+        for peer in peers:
+            settings = {} if left_out(peer, work) else valid(found, peer, work)
+            if set(settings) - set(this["peers"].get(peer, {})):
+                names = sorted(settings, key=lambda name: (name == "defaults") == (number % 2 == 0))
+                missing[peer][work] = {name: settings[name] for name in names}
+        if any(work in each for each in missing.values()):
+            this["bound"] = this["bound"] or bound(work)
+            if found.get("nearer"):
+                this["nearer"] = this.get("nearer") or bound(work, "nearer_rate")
+    begin = number % len(peers)
+    for peer in (*peers[begin:], *peers[:begin]):
+        for work, found in rows("time", peer, missing[peer], seconds).items():
+            this = results[work]["rounds"][number]
+            this["peers"][peer] = found
+            shown = ", ".join(f"{n} {row.get('rate', 0):,.0f}/s" for n, row in found.items())
+            say(f"round {number + 1} {work} {peer}: {shown} (bound {this['bound']:,.0f})")
+            results[work]["machine"] = machine()
+            results[work]["versions"] |= versions(peer)
+            store(work, results[work])
+
+
+def rows(
+    mode: str, peer: str, settings: dict[str, dict[str, Any]], seconds: float = 0.0
+) -> dict[str, dict[str, Any]]:
+    """Run settings of a peer, by workload and name, in one process; return a row for each."""
+    found: dict[str, dict[str, Any]] = {
+        work: {name: {"error": "it took too long"} for name in every}
+        for work, every in settings.items()
+    }
+    if settings:
+        asked = {"mode": mode, "peer": peer, "settings": settings, "seconds": seconds}
+        for each in run(asked, PATIENCE[mode] * len(settings)):
+            found[each["work"]][each["setting"]] = each["row"]
+    return found
 
 
 def valid(results: dict[str, Any], peer: str, work: str) -> dict[str, dict[str, Any]]:
@@ -270,18 +273,7 @@ def sweep(asked: Sequence[str], peers: Sequence[str]) -> None:
         for peer in peers:
             if left_out(peer, work):
                 continue
-            tried = all_settings(peer, work)
-            found: dict[str, Any] = {}
-            for row in run(
-                {
-                    "mode": "time",
-                    "work": work,
-                    "peer": peer,
-                    "settings": tried,
-                    "seconds": SWEEP_SECONDS,
-                }
-            ):
-                found |= row
+            found = rows("time", peer, {work: all_settings(peer, work)}, SWEEP_SECONDS)[work]
             rates = {name: row.get("rate", 0.0) for name, row in found.items()}
             best = json.loads(BEST.read_text()) if BEST.exists() else {}
             if any(rates.values()):
@@ -296,10 +288,9 @@ def sweep(asked: Sequence[str], peers: Sequence[str]) -> None:
 # ---- processes
 
 
-def run(asked: dict[str, Any]) -> list[dict[str, Any]]:
+def run(asked: dict[str, Any], patience: float) -> list[dict[str, Any]]:
     """Run `measure.py`; return what it printed, as far as it came. Everything it began is ended."""
     process = started(asked)
-    patience = PATIENCE[asked["mode"]]
     try:
         text, _ = process.communicate(timeout=patience)
     except subprocess.TimeoutExpired:

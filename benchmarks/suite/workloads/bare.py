@@ -42,6 +42,6 @@ WORKS = [
     )
     for name, title, function, count in (
         ("W6-38MB", "bare transport of 38.5 MB", large, 120),
-        ("W6-4KB", "bare transport of 4 KB", small, 40_000),
+        ("W6-4KB", "bare transport of 4 KB", small, 16_000),
     )
 ]
