@@ -101,8 +101,8 @@ CURVES: dict[str, tuple[Callable[[int], dict[str, float]], tuple[int, ...], str]
 }
 REASONS = {
     "workers": "A slope of -1 is straight scaling: with n workers an element takes an n-th of the time. Memory is a fixed part and one for each worker.",
-    "indices": "A permutation is arithmetic: neither its first batch nor its memory nor its state depends on the number of indices. An epoch of 10^3 has only 15 batches, so that starting weighs in its time for each.",
-    "files": "Files are opened as they are reached. Memory is a fixed part and the list of names. An epoch of 10 files has only 5 batches, so that starting weighs in its time for each.",
+    "indices": "A permutation is arithmetic: neither its first batch nor its memory nor its state depends on the number of indices. With 10^3 indices an epoch has only 15 batches, so the start-up time dominates the time for each batch.",
+    "files": "Files are opened as they are reached. Memory is a fixed part and the list of names. With 10 files an epoch has only 5 batches, so the start-up time dominates the time for each batch.",
     "batch": "A batch costs a fixed time and a time for each row; from the rows where the second is larger the line rises.",
     "element": "Up to some kilobytes an element costs a fixed time; from there its bytes are written once and take their time. Memory is a fixed part and the elements that are in flight.",
 }

@@ -44,12 +44,12 @@ def render(results: dict[str, Any]) -> str:
         "✔ means that the promise holds, ✘ that it does not, – that it does not apply. A sign links to what happened and",
         "to the command that repeats the test. Each ✘ of another loader was seen in two runs.",
         "",
-        "| promise | " + " | ".join(TITLES[peer] for peer in whole) + " |",
-        "|---|" + "---|" * len(whole),
+        "| promise | what is tested | " + " | ".join(TITLES[peer] for peer in whole) + " |",
+        "|---|---|" + "---|" * len(whole),
     ]
-    for law in laws:
+    for law, text in laws.items():
         signs = [f"[{SIGNS[cells[law][peer]['mark']]}](#{law})" for peer in whole]
-        lines.append(f"| {law} | " + " | ".join(signs) + " |")
+        lines.append(f"| {law} | {text} | " + " | ".join(signs) + " |")
     lines += [
         "",
         "Each loader is used the way its documentation advises, in `benchmarks/conformance/peers/`: at most 30 lines each.",

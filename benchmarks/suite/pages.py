@@ -112,7 +112,7 @@ def shares(row: dict[str, Any]) -> str:
 
 
 def label(row: dict[str, Any]) -> str:
-    return f"{row['peer']} ({row['setting']})"
+    return f"{row['peer']} ({row['setting']})".replace("(1 workers", "(1 worker")
 
 
 def short(row: dict[str, Any]) -> str:
@@ -133,7 +133,7 @@ def page(found: list[dict[str, Any]]) -> str:
         f"{len(found)} workloads, {peers(found)} loaders. Each is compared with the workload's *bound*: what this machine does without any loader.",
         "A loader is called faster only if it is at least 10 % faster and the ranges of the rounds do not overlap; else two loaders are",
         "*level*. " + standing(judged),
-        "In brackets: the share of a nearer bound, which does more of the work; each section says what it is.",
+        "In brackets: the share of a second bound, a program without a loader that does more of the same work; each section says what it is.",
         "The target is the share of the bound that we aim for. `make suite` measures everything again and makes this page.",
         "",
         "| workload | result | tundish: share of the bound | target |",
@@ -163,8 +163,8 @@ def peers(found: list[dict[str, Any]]) -> int:
 def standing(judged: list[dict[str, Any]]) -> str:
     """Return a sentence on the workloads that another loader wins."""
     if any(verdict(result)[0] == "lost" for result in judged):
-        return "Workloads where another loader is faster stand first."
-    return "No workload was lost in these rounds; those where another loader is level stand first."
+        return "Workloads where another loader is faster come first."
+    return "No other loader was faster in any workload; those where another loader is level come first."
 
 
 def anchor(result: dict[str, Any]) -> str:

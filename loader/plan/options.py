@@ -91,8 +91,8 @@ class Options(Settings):
         Deaths of workers on one element before `WorkerDiedError`. Default 3; 0: no limit.
     memory_budget : int or str, optional
         Bytes of shared memory, such as ``"2GB"``; of several iterators the largest budget counts. A quarter of it
-        is for decoded rows of tables that are read by number. Default: a quarter of the cgroup's limit or of
-        the machine's memory.
+        is for decoded rows of tables that are read out of order. Default: a quarter of the container's memory limit (or
+        of the machine's memory), divided by the number of ranks on this machine.
     worker_init : callable, optional
         Called as ``worker_init()`` in each worker before its first task; with 0 workers, in this
         process when an iterator is made.
@@ -118,8 +118,8 @@ class Options(Settings):
         The reaction of `Iterator.state_dict`, `Iterator.save` and `Dataset.to_bytes` to state in the plan that
         cannot be saved: "warn" (the default), "ignore", "fail".
     slack : bool, optional
-        True: ``next()`` returns its element before it hands out more work, which is done at the start of the
-        following ``next()``, or in `Iterator.pump`, so that the consumer's step starts earlier. Default: False.
+        True: new work is handed out at the start of the next ``next()`` (or in `Iterator.pump`) instead of before
+        returning, so that the consumer's step starts a little earlier. Rarely useful. Default: False.
     dataset_name : str, optional
         The pipeline's name where it is displayed.
     symbolic_checkpoint, warm_start : bool, optional

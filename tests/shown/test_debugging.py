@@ -149,7 +149,7 @@ for name, count in (("data", 3), ("photos", 34)):
 
 @pytest.mark.slow
 def test_a_failing_element_is_debugged_as_shown(job: Path) -> None:
-    command, _, session = shown("$ tundish debug data.json train:data\n").partition("\n")
+    command, _, session = shown("$ tundish debug data.json train.py:data\n").partition("\n")
     told = printed(job, ["-m", "tundish", *command.split()[2:], "--pdb"], TYPED)
     typed = iter(TYPED.splitlines())
     told = re.sub(r"^\(Pdb\) ", lambda _: f"(Pdb) {next(typed)}\n", told, flags=re.MULTILINE)
@@ -168,7 +168,7 @@ def test_an_element_that_kills_its_process_is_found_as_shown(job: Path) -> None:
 @pytest.mark.slow
 def test_slow_elements_are_listed_as_shown(job: Path) -> None:
     """Which of the sleeping ones are slowest differs; one is made again."""
-    command, _, report = shown("$ tundish debug data.json train:data --slow").partition("\n")
+    command, _, report = shown("$ tundish debug data.json train.py:data --slow").partition("\n")
     told = printed(job, ["-m", "tundish", *command.split()[2:]])
 
     assert words(told) == words(report)

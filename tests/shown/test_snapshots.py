@@ -103,7 +103,7 @@ def job(tmp_path: Path) -> Path:
 
 
 def test_an_estimate(job: Path) -> None:
-    ((words, expected),) = commands(shown("tundish snapshot write train:data kept --estimate"))
+    ((words, expected),) = commands(shown("tundish snapshot write train.py:data kept --estimate"))
 
     assert plain(printed(job, words), job) == plain(expected, job)
 
@@ -115,7 +115,7 @@ def test_a_job_that_is_stopped_and_continued(tmp_path: Path) -> None:
     assert "hold(index)" in waiting
     (tmp_path / "train.py").write_text(waiting + HOLD)
     (words, first), (again, second) = commands(
-        shown("tundish snapshot write train:data kept --max")
+        shown("tundish snapshot write train.py:data kept --max")
     )
     assert words == again
 
@@ -135,7 +135,7 @@ def test_a_job_that_is_stopped_and_continued(tmp_path: Path) -> None:
 
 
 def test_a_bad_record_is_made_again(job: Path) -> None:
-    shown_ = shown("tundish snapshot write train:data kept --only-element 'map#1:1234'")
+    shown_ = shown("tundish snapshot write train.py:data kept --only-element 'map#1:1234'")
     ((words, expected),) = commands(shown_)
     words[-1] = "map#1:34"
 
@@ -144,8 +144,8 @@ def test_a_bad_record_is_made_again(job: Path) -> None:
 
 def test_shards_that_are_missing(job: Path) -> None:
     (words, expected), (_, status) = commands(shown("tundish snapshot finalize parts --of 4"))
-    write = ["tundish", "snapshot", "write", "train:data", "parts", "--max-errors", "10", "--shard"]
-    for task in [start(job, [*write, f"{shard}/4"]) for shard in (0, 1, 3)]:
+    write = ["tundish", "snapshot", "write", "train.py:data", "parts", "--max-errors", "10"]
+    for task in [start(job, [*write, "--shard", f"{shard}/4"]) for shard in (0, 1, 3)]:
         task.communicate(timeout=60)
     with start(job, words) as process:
         told = process.communicate(timeout=60)[0]
@@ -155,13 +155,13 @@ def test_shards_that_are_missing(job: Path) -> None:
 
 
 def test_a_pipeline_that_cannot_be_divided(job: Path) -> None:
-    ((words, expected),) = commands(shown("tundish snapshot write train:batched kept"))
+    ((words, expected),) = commands(shown("tundish snapshot write train.py:batched kept"))
 
     assert plain(printed(job, words), job) == plain(expected, job)
 
 
 def test_what_a_folder_holds(job: Path) -> None:
-    printed(job, ["tundish", "snapshot", "write", "train:data", "kept", "--max-errors", "10"])
+    printed(job, ["tundish", "snapshot", "write", "train.py:data", "kept", "--max-errors", "10"])
     ((words, expected),) = commands(shown("tundish snapshot info kept"))
 
     assert plain(printed(job, words), job) == plain(expected, job)

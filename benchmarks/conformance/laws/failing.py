@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def kill_worker_told(peer: Peer) -> Finding:
-    """A worker is killed (SIGKILL) in mid-epoch: the trainer is told, or loses nothing."""
+    """A worker is killed (SIGKILL) in mid-epoch: the trainer gets an error, or loses nothing."""
     ids, error, took = _with_a_kill(peer)
     if took is None:
         return does_not_apply("functions ran in the trainer's process")
@@ -67,7 +67,7 @@ def exception_told(peer: Peer) -> Finding:
 
 
 def exception_next(peer: Peer) -> Finding:
-    """A function raises for one of 40 elements: the other 39 can be had."""
+    """A function raises for one of 40 elements: the other 39 are still delivered."""
     ids, errors = _collected(peer, functions.fail_at_bad)
     if sorted(ids) == [index for index in range(40) if index != functions.BAD]:
         return holds(f"the other 39 arrive; errors raised: {len(errors)}")
@@ -75,7 +75,7 @@ def exception_next(peer: Peer) -> Finding:
 
 
 def hang(peer: Peer) -> Finding:
-    """A function sleeps for ever: the trainer is told within a minute, with a bound of 2 s where one can be set."""
+    """A function sleeps for ever: the trainer gets an error within a minute, with a limit of 2 s where one can be set."""
     start = time.monotonic()
     ids, errors = _collected(peer, functions.hang_at_bad, most=1)
     if errors:
@@ -84,7 +84,7 @@ def hang(peer: Peer) -> Finding:
 
 
 def exits(peer: Peer) -> Finding:
-    """A function calls os._exit(0): the trainer is told."""
+    """A function calls os._exit(0): the trainer gets an error."""
     ids, errors = _collected(peer, functions.exit_at_bad, most=1)
     if errors:
         return holds(f"told: {first_error(errors[0])}")
@@ -92,7 +92,7 @@ def exits(peer: Peer) -> Finding:
 
 
 def unpicklable_function(peer: Peer) -> Finding:
-    """A function holds a lock: it works, or the trainer is told."""
+    """A function holds a lock: it works, or the trainer gets an error."""
     ids, errors = _collected(peer, functions.with_lock(), most=1)
     if errors:
         return holds(f"told: {first_error(errors[0])}")
@@ -104,7 +104,7 @@ def unpicklable_function(peer: Peer) -> Finding:
 
 
 def unpicklable_sample(peer: Peer) -> Finding:
-    """A function returns a lock for one element: the trainer is told."""
+    """A function returns a lock for one element: the trainer gets an error."""
     ids, errors = _collected(peer, functions.lock_at_bad, most=1)
     if errors:
         return holds(f"told: {first_error(errors[0])}")

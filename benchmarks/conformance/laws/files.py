@@ -16,7 +16,7 @@ BAD = 20
 
 
 def corrupt_told(peer: Peer) -> Finding:
-    """A changed byte in a record: it is an error, never data."""
+    """One byte of a record is changed: this raises an error, and is never delivered as data."""
     got, errors = _read(peer)
     if any(row not in ROWS for row in got):
         return fails("the changed record is delivered as data")
@@ -27,7 +27,7 @@ def corrupt_told(peer: Peer) -> Finding:
 
 
 def corrupt_rest(peer: Peer) -> Finding:
-    """A changed byte in a record: the other 39 records can be had."""
+    """One byte of a record is changed: the other 39 records are still delivered."""
     got, errors = _read(peer)
     good = sum(row in ROWS for row in got)
     if got == ROWS[:BAD] + ROWS[BAD + 1 :]:

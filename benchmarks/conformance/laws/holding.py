@@ -37,7 +37,7 @@ def held(peer: Peer) -> Finding:
 
 
 def descriptors(peer: Peer) -> Finding:
-    """All of 400 batches are held while a process may open 256 files."""
+    """All of 400 batches are held while a process may open only 256 files."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     try:
         return _intact(peer.all_rows(Pipe(n=1600)), 400)
@@ -46,7 +46,7 @@ def descriptors(peer: Peer) -> Finding:
 
 
 def small_shm(peer: Peer) -> Finding:
-    """/dev/shm has 1 MB, batches 4 MB: they arrive, or the trainer is told of the shortage."""
+    """/dev/shm has 1 MB, batches 4 MB: they arrive, or the trainer gets an error."""
     space = os.statvfs("/dev/shm")
     assert space.f_blocks * space.f_frsize <= 1 << 20, "run.py sets this up"
     try:

@@ -135,7 +135,7 @@ def enable_check_numerics(stack_height_limit: int = 30, path_length_limit: int =
 
 
 def disable_check_numerics() -> None:
-    """Check iterators that are made from now on no longer; those that are there go on as they are.
+    """Stop checking iterators that are made after this call; existing ones keep their checks.
 
     Calling it again, or without `enable_check_numerics`, does nothing.
     """

@@ -143,9 +143,9 @@ def enable_dump_debug_info(
     op_regex: str | None = None,
     tensor_dtypes: Dtypes | None = None,
 ) -> DebugInfo:
-    """Note every element that any operator gives in files, of which the newest are kept.
+    """Record every element of every operator in files that keep the newest elements.
 
-    It is for iterators that are made from now on, in this process and in the workers that they
+    It applies to iterators that are made after this call, in this process and in the workers that they
     start. `read_dump`, or ``tundish debug --dump DIR``, reads what is there, also while it is
     written, and after any process was killed.
 

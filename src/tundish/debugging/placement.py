@@ -86,8 +86,8 @@ _PROBE = PlacementProbe()
 def set_log_device_placement(enabled: bool) -> None:
     """Log where each operator of a pipeline runs, on stderr.
 
-    It is for iterators that are made from now on. An operator is told with its first element in each process
-    and thread that makes elements of it: ``tundish: map#1 runs in worker process 4711``.
+    It applies to iterators that are made after this call. For each operator there is one line for every process and
+    thread that makes its elements: ``tundish: map#1 runs in worker process 4711``.
 
     Parameters
     ----------

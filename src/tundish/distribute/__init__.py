@@ -1,15 +1,13 @@
 """The input half of tf.distribute: one dataset for several processes, each with several replicas.
 
-Nothing here knows a device or a strategy: it says which rows are whose, keeps processes in step,
-and saves where they are.
-
-- `distribution`: the two ways to distribute;
-- `dataset`: what they make, and is iterated;
-- `iterator`: the steps of one process; `feeds`: where they come from; `state`: whose a state is;
-- `division`: which plan a process runs; `files`: a plan divided by files;
-- `values`: what replicas get; `options`: tf.distribute's words, and the arguments of both ways;
-- `cluster_resolver`: which process this is, as a cluster says it.
+Nothing here knows a device or a strategy. It decides which process gets which rows, keeps the processes in step,
+and saves their position.
 """
+
+# `distribution`: the two ways to distribute; `dataset`: what they make, and is iterated; `iterator`: the steps of
+# one process; `feeds`: where they come from; `state`: whose a state is; `division`: which plan a process runs;
+# `files`: a plan divided by files; `values`: what replicas get; `options`: tf.distribute's words, and the
+# arguments of both ways; `cluster_resolver`: which process of a cluster this is.
 
 from __future__ import annotations
 

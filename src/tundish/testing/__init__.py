@@ -1,12 +1,12 @@
-"""The laws of this library as functions for your own tests, and what checks it itself.
+"""Functions for your own unit tests: a pipeline gives the same with any number of workers, resumes from any step, survives kills.
 
-- `assert_workers_do_not_show`: the same elements with any number of workers;
-- `assert_resumes_anywhere`: any step can be continued, elsewhere and with other workers;
-- `assert_survives_kills`: the same elements though workers are killed;
+- `assert_workers_do_not_show`: the elements are the same with any number of workers;
+- `assert_resumes_anywhere`: the state of any step gives the rest, in another iterator and with other workers;
+- `assert_survives_kills`: the elements are the same although workers are killed;
 - `assert_passes_do_not_show`: passes that end early, or run side by side, do not change later ones;
-- `assert_caller_left_alone`: nothing else in your process is touched;
-- `digest`, `collect`, `difference`: what these compare;
-- `next_failure`, `slowest`, `debug`: the failing or slow element of a saved state again, in process;
+- `assert_caller_left_alone`: nothing else in your process is changed;
+- `digest`, `collect`, `difference`: what these functions compare;
+- `next_failure`, `slowest`, `debug`: find the failing or slow element after a saved state, and run it again in this process;
 - ``python -m tundish.testing.fuzz``: random pipelines under the first three, with ``--poison`` in memory that holds a
   pattern until it is written.
 """

@@ -4,8 +4,7 @@
 
     from tundish.torch import DataLoader  # that import, nothing else changed
 
-Names are imported on first use; torch itself is imported here, so that a missing one is told of at
-once.
+Names are imported on first use. torch itself is imported here, so that an error is raised at once if it is missing.
 """
 
 from __future__ import annotations

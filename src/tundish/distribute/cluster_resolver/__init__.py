@@ -1,12 +1,11 @@
 """Resolvers of a process's place in a cluster: tf.distribute's, for the input of each process.
 
-They read what a cluster says of itself and set nothing; of Google Cloud they ask the metadata server, and who is in
-a group. `input_context` of each is what `distribute_dataset` wants.
-
-- `base`: who is in a cluster, and what resolvers have in common;
-- `simple`, `slurm`, `kubernetes`, `gce`, `tpu`: the resolvers;
-- `google`: how the last two ask.
+A resolver reads what the cluster's environment says, and sets nothing. Those for Google Cloud ask its metadata server,
+and which machines are in a group. Pass a resolver's `input_context` to `distribute_dataset` as ``context=``.
 """
+
+# `base`: who is in a cluster, and what resolvers have in common; `simple`, `slurm`, `kubernetes`, `gce`, `tpu`: the
+# resolvers; `google`: how the last two ask.
 
 from __future__ import annotations
 
