@@ -41,7 +41,7 @@ class JobOrder:
 
     @property
     def wanted(self) -> dict[str, Any]:
-        """What consumers of this job ask for, and those of another one of the name do not."""
+        """The request of consumers of this job; those of another job with its name have another one."""
         return job_wanted(self.name, self.dataset, self.kind, self.parameters)
 
 
