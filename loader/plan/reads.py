@@ -224,7 +224,7 @@ class GlobalName:
 
     @property
     def holder(self) -> GlobalName:
-        """What this is an attribute of."""
+        """The global of which this is an attribute."""
         return GlobalName(self.module, self.names[:-1])
 
     def of(self, name: str) -> GlobalName:
