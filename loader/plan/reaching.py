@@ -88,7 +88,7 @@ class _Search:
         if len(place.names) > 1:
             name, holder = place.names[-1], self._holders.get(place.holder)
             if name in self._bound or any(
-                self._is_of(holder, code) for code in self._own.get(name, ())
+                self._may_take(holder, code) for code in self._own.get(name, ())
             ):
                 return True
         heads = (GlobalName(place.module, place.names[:n]) for n in range(1, len(place.names) + 1))
@@ -96,7 +96,7 @@ class _Search:
 
     # -- what was met ----------------------------------------------------------------------------
 
-    def _is_of(self, holder: Any, code: CodeType) -> bool:
+    def _may_take(self, holder: Any, code: CodeType) -> bool:
         """Return True if code may be called with an object as its first argument."""
         kinds = self._methods.get(code)
         if holder is None or kinds is None or code in self._called:

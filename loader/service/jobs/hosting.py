@@ -97,18 +97,21 @@ class Jobs(Role):
         self._loop = loop
 
     def welcome(self, accepted: Accepted) -> dict[str, Any]:
-        name = accepted.ask.get("name")
-        found = self._jobs.get(name) if isinstance(name, str) else None
-        if found is None or found[0].wanted != accepted.ask:  # not yet, or no longer
-            raise ConnectionRefusedError(f"there is no such job {name!r} here")
+        if self._asked(accepted) is None:
+            raise ConnectionRefusedError("this job is not served here: not yet, or no longer")
         return {}
 
     def begin(self, accepted: Accepted) -> None:
-        found = self._jobs.get(accepted.ask["name"])
-        if found is None:
+        job = self._asked(accepted)
+        if job is None:  # it has ended since
             accepted.socket.close()
         else:
-            found[1].begin(accepted)
+            job.begin(accepted)
+
+    def _asked(self, accepted: Accepted) -> HostedJob | None:
+        """Return the very job that a consumer asks for; None if it is not here."""
+        jobs = list(self._jobs.values())
+        return next((job for order, job in jobs if order.wanted == accepted.ask), None)
 
     def close(self) -> None:
         for _, job in list(self._jobs.values()):
