@@ -37,6 +37,7 @@ from tundish.loader.service.connections.handshake import (
     versions,
 )
 from tundish.loader.service.connections.listening import Listener
+from tundish.loader.service.connections.loop import Loop
 from tundish.loader.service.connections.roles import Accepted, Role
 
 
@@ -458,6 +459,7 @@ LISTENER = """
 import os, resource, sys, threading, time
 from tundish.loader.service.connections.credentials import Credentials
 from tundish.loader.service.connections.listening import Listener
+from tundish.loader.service.connections.loop import Loop
 from tundish.loader.service.connections.roles import Role
 class Welcome(Role):
     def welcome(self, accepted): return {}
@@ -552,6 +554,16 @@ def test_closing_ends_everything() -> None:
     listener.close()
     with Listener("127.0.0.1", 0, OURS, {}) as listener:
         pass  # never served
+
+
+def test_what_another_thread_asked_for_before_the_end_is_done() -> None:
+    """As a job does that hangs up, just before its listener is closed."""
+    called: list[int] = []
+    with contextlib.closing(Loop()) as loop:
+        loop.soon(lambda: called.append(1))
+        loop.stop()
+        loop.run()
+    assert called == [1]
 
 
 def test_it_may_be_closed_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,11 +102,12 @@ class Loop:
         self.soon(lambda: None)
 
     def run(self) -> None:
-        """Wait and call until `stop`."""
+        """Wait and call until `stop`; what `soon` was given before that is still called."""
         self._thread = threading.get_ident()
         try:
             while not self._stopped:
                 self._once()
+            self._call_soon()  # all that other threads asked for before the end
         finally:
             self._thread = None
 
@@ -120,6 +121,9 @@ class Loop:
             due, timer.call = timer.call, None
             if due is not None:
                 self._try(due)
+        self._call_soon()
+
+    def _call_soon(self) -> None:
         for _ in range(len(self._soon)):
             self._try(self._soon.popleft())
 
