@@ -197,7 +197,7 @@ def rules(found: list[dict[str, Any]]) -> list[str]:
         "- Before the timed rounds, a separate run compares a hash of all delivered rows, in any order, with the hash computed without",
         "  a loader. If they differ, the loader is invalid and gets no number. Since 2026-11-28 two of these runs go on at a time.",
         "- Each loader runs with its defaults and with the fastest of a declared sweep (`--sweep`; `best.json`), ours included.",
-        "- Loaders take turns, each in a fresh process for W1, W2, W4, W5, W6 and W7. Workers may stay from one epoch to the next: by `persistent_workers`, or since",
+        "- Loaders take turns, each in a fresh process (the two rows of W2, W4, W6 and W7 share one). Workers may stay from one epoch to the next: by `persistent_workers`, or since",
         "  one iterator repeats. Numbers are medians over the rounds, with the smallest and the largest (of two",
         "  rounds: their mean).",
         "- The bound is measured in each round, and the share is computed within the round. Files are in the page cache.",

@@ -85,23 +85,25 @@ class _Search:
 
     def changes(self, place: GlobalName) -> bool:
         """Return True if visited code may change a global."""
-        if len(place.names) > 1:
-            name, holder = place.names[-1], self._holders.get(place.holder)
-            if name in self._bound or any(
-                self._may_take(holder, code) for code in self._own.get(name, ())
-            ):
-                return True
+        if len(place.names) > 1 and self._assigns(place.names[-1], self._holders.get(place.holder)):
+            return True
         heads = (GlobalName(place.module, place.names[:n]) for n in range(1, len(place.names) + 1))
         return any(head in self._changed for head in heads)
 
-    # -- what was met ----------------------------------------------------------------------------
+    def _assigns(self, name: str, holder: Any) -> bool:
+        """Return True if visited code may assign an attribute of an object; of any object if it is None."""
+        return name in self._bound or any(
+            self._may_take(code, holder) for code in self._own.get(name, ())
+        )
 
-    def _may_take(self, holder: Any, code: CodeType) -> bool:
+    def _may_take(self, code: CodeType, holder: Any) -> bool:
         """Return True if code may be called with an object as its first argument."""
         kinds = self._methods.get(code)
         if holder is None or kinds is None or code in self._called:
             return True
         return any(kind in type(holder).__mro__ for kind in kinds)
+
+    # -- what was met ----------------------------------------------------------------------------
 
     def function(self, function: FunctionType, of: type | None = None) -> None:
         """Register a function; `of` is the class that it was found in as a method."""
@@ -128,6 +130,8 @@ class _Search:
             kind = type(value.__self__)
             if is_of(value.__func__, FunctionType):
                 self.function(value.__func__, kind)
+            else:
+                self.value(value.__func__)
             self.type_of_object(kind)
         elif is_of(value, type):
             self.type_of_object(value, built=True)

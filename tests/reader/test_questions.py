@@ -34,7 +34,7 @@ def test_the_page_lists_every_extra(page: str) -> None:
 
 
 def test_the_first_screen_claims_what_was_measured() -> None:
-    """Of those that have workers only tundish survives a killed one; of those that have a state only it changes ranks."""
+    """Compare the claims of the first screen with the conformance table."""
     results = ROOT / "benchmarks" / "conformance" / "results.json"
     found = json.loads(results.read_text(encoding="utf-8"))
     cells = found["cells"]

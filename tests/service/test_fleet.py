@@ -21,12 +21,12 @@ import psutil
 import pytest
 from tests.service.listeners import free_port
 
+from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.dispatching.client import DispatcherClient
 from tundish.loader.service.servers import localengine
 from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.servers.dispatchserver import DispatchServer
 from tundish.loader.service.servers.engine import AgentOrder
-from tundish.loader.service.servers.joining import Joining
 from tundish.loader.service.servers.keeping import AgentRoster
 from tundish.loader.service.servers.localengine import LocalEngine, local_fleet
 from tundish.loader.service.servers.workerserver import WorkerServer
@@ -246,7 +246,7 @@ def test_an_engine_whose_agents_cannot_start(stack: ExitStack, tmp_path: Path) -
 def test_agents_for_which_there_is_no_room_are_left_out(
     stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that were started before are known, so that nobody starts others in their place."""
+    """Expect the names of the agents that did start: otherwise others would be started in their place."""
     engine, popen, made = LocalEngine(), subprocess.Popen, 0
 
     def full(*args: Any, **given: Any) -> Any:
@@ -270,20 +270,19 @@ def test_agents_for_which_there_is_no_room_are_left_out(
 
 
 def test_a_worker_has_ended_when_join_returns(monkeypatch: pytest.MonkeyPatch) -> None:
-    order, leave = [], Joining._leave
+    """Expect `join` to wait for the agent, which is closed last."""
+    early, close = list[bool](), Agent.close
 
-    def slowly(self: Joining) -> None:
-        leave(self)
-        time.sleep(0.2)
-        order.append("the worker has left")
+    def noting(self: Agent) -> None:
+        early.append(worker._started().stopped.is_set())
+        close(self)
 
-    monkeypatch.setattr(Joining, "_leave", slowly)
+    monkeypatch.setattr(Agent, "close", noting)
     with DispatchServer() as dispatcher:
         worker = WorkerServer(WorkerConfig(dispatcher.target))
-        threading.Thread(target=worker.stop).start()
+        worker.stop()
         worker.join()
-        order.append("join has returned")
-    assert order[:2] == ["the worker has left", "join has returned"]
+    assert early[0] is False
 
 
 def test_a_forked_child_ends_nothing_of_its_parents(stack: ExitStack) -> None:

@@ -282,10 +282,11 @@ class Listener:
             from tundish.loader.service.connections.tls import TlsStream  # noqa: PLC0415 - few use TLS
 
             try:
-                each.stream = TlsStream(each.stream, tls, server=True)
+                tls.context(server=True)
             except OSError as error:  # certificates that were exchanged since it started
                 self._complain(each, "certificates", f"its own certificates are not right: {error}")
                 raise
+            each.stream = TlsStream(each.stream, tls, server=True)
             yield from each.stream.shake(each.peer)
         yield from prove(each.stream, self._credentials.token, each.peer, dials=False)
         self._got_on(each)

@@ -382,17 +382,16 @@ def unused(state: DispatcherState, now: float, timeout_s: float | None) -> list[
     """Decide which jobs are forgotten: those without a consumer for longer than the timeout; None: none ever."""
     if timeout_s is None:
         return []
-    served = {
-        name
-        for agent in state.agents.values()
-        for name, each in agent.serves.items()
-        if each.consumers
-    }
     return [
         JobForgotten(name)
         for name, job in state.jobs.items()
-        if name not in served and now - job.used_at > timeout_s
+        if now - job.used_at > timeout_s and not consumers_of(state, name)
     ]
+
+
+def consumers_of(state: DispatcherState, job: str) -> int:
+    """Return how many consumers a job has, as agents reported last."""
+    return sum(a.serves[job].consumers for a in state.agents.values() if job in a.serves)
 
 
 def agents_needed(state: DispatcherState, cores: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.service.connections.credentials import show_address
-from tundish.loader.service.dispatching.dispatcher import DispatcherState, server_of
+from tundish.loader.service.dispatching.dispatcher import DispatcherState, consumers_of, server_of
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.credentials import Address
@@ -56,9 +56,7 @@ def status_of(
                 "dataset": record.job.dataset,
                 "kind": record.job.kind,
                 "address": _shown(server_of(state, name)),
-                "consumers": sum(
-                    a.serves[name].consumers for a in state.agents.values() if name in a.serves
-                ),
+                "consumers": consumers_of(state, name),
                 "unused_s": round(now - record.used_at, 3),
             }
             for name, record in state.jobs.items()

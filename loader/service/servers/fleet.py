@@ -21,7 +21,7 @@ _log = logging.getLogger("tundish.service")
 
 _WAIT_S = 0.02
 _LOOK_S = 1.0
-"""Between looks at what trainers need; an agent that ends is heard of before."""
+"""Between looks at what trainers need; the end of an agent is noticed sooner."""
 
 
 class Keeper:
