@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import types
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +78,15 @@ def test_a_change_is_told_once() -> None:
         assert [int(x) for x in ds.iterator(workers=1)] == [50, 50]
     config.set_size(51)
     assert [int(x) for x in ds.iterator(workers=2)] == [51, 51]
+
+
+def test_what_a_bound_callable_reads_is_found() -> None:
+    bound = types.MethodType(reading.Size(), "anything")
+
+    def size(x: Any) -> Any:
+        return bound(x)
+
+    assert GlobalName("tests.laws.changing.config", ("SIZE",)) in globals_read([size])
 
 
 def test_nothing_is_told_where_nothing_was_changed() -> None:

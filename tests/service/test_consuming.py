@@ -423,7 +423,7 @@ def double(x: Any) -> Any:
 def test_a_server_of_another_version_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a rolling upgrade: waiting for it to change its version would look like a hang."""
     other = {**handshake.versions(), "numpy": "1.0"}
-    with serving(td.Dataset.range(3)) as job, job.one() as it:
+    with serving(td.Dataset.range(3)) as job, job.one(patience_s=1.0) as it:
         monkeypatch.setattr(dialing, "versions", lambda: other)
         for _ in range(2):
             with pytest.raises(Refused, match=r"numpy"):
@@ -438,7 +438,7 @@ def test_a_dataset_that_the_dispatcher_no_longer_knows_is_an_error_at_once() -> 
             raise FileNotFoundError("no dataset d is registered here")
 
     place = Restarted(("127.0.0.1", 1), OURS)
-    node = Consume(td.Dataset.range(3)._node, place, "j", Dealing())
+    node = Consume(td.Dataset.range(3)._node, place, "j", Dealing(), patience_s=1.0)
     with Elements(node, iteration=0) as it, pytest.raises(FileNotFoundError, match="no dataset"):
         next(it)
 

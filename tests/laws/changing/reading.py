@@ -69,6 +69,13 @@ class Cut:
         self.rate = 0.1
 
 
+class Size:
+    """A callable that is no function, and may be bound as one."""
+
+    def __call__(self, *_: Any) -> int:
+        return config.SIZE
+
+
 class Reading:
     FACTOR = 1
 
