@@ -295,9 +295,8 @@ class HostEngine(Engine):
     def close(self) -> None:
         self._items.clear()  # nobody will have them: their memory goes back now
         self._upto = self._number
-        link, self._link = self._link, None
-        if link is not None:
-            link.leave()
+        if self._link is not None:
+            self._part()
             self._ledger.end()
             self.reporter.end()
             self.context.watch.end()
