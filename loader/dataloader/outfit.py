@@ -83,7 +83,8 @@ class Outfit:
         self._changed |= self._moment.changes(before)
         for text in told:
             warnings.warn(text, stacklevel=callers_level())
-        return sum(len(each.value) for each in self.changes.entries) < _MOST_CHANGED
+        values = [each.value for each in self.changes.entries]
+        return all(each.is_small for each in values) and sum(len(each.data) for each in values) < _MOST_CHANGED
 
 
 def _met_in(recipe: Recipe) -> tuple[Met, ...]:

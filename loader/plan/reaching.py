@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from tundish.loader.plan.reads import GlobalName, Names, Read, codes_in, imported_by, reads_of
 from tundish.loader.plan.safe_introspection import (
     UNKNOWN,
@@ -27,6 +29,7 @@ from tundish.snapshot.fingerprint.provenance import is_installed_file, is_ours, 
 _MANY = 64  # items of a container that are looked at
 _WRAPPED = ("__func__", "__wrapped__", "fget", "fset", "func")
 _BUILDING = {"__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__"}
+_FILLED = (dict, list, set, np.ndarray)  # in place, where workers take a value
 _HOLDERS = {("argparse", "Namespace"), ("types", "SimpleNamespace")}
 
 
@@ -173,8 +176,10 @@ class _Search:
                 self.value(cell.cell_contents)
             except ValueError:  # not set yet
                 continue
-        for each in (*(function.__defaults__ or ()), *vars(function).values()):
+        for each in vars(function).values():
             self.value(each)
+        for each in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self.value(each, _container_of(each, function.__globals__))
 
     def _code(
         self, code: CodeType, names: Names, namespace: Mapping[str, Any], *, building: bool
@@ -260,6 +265,15 @@ def _home(kind: type) -> GlobalName | None:
     """Return the place of a class; None for one made inside a function."""
     name = qualified_name(kind)
     return None if "<" in name else GlobalName(module_of(kind), tuple(name.split(".")))
+
+
+def _container_of(value: Any, namespace: Mapping[str, Any]) -> GlobalName | None:
+    """Return the global that is this very container, such as a table that is a parameter's default; None if there is none."""
+    if type(value) not in _FILLED:
+        return None
+    names = (name for name, each in list(namespace.items()) if each is value)
+    found = next(names, None)
+    return None if found is None else GlobalName(str(namespace.get("__name__")), (found,))
 
 
 def _attribute(value: Any, name: str) -> Any:

@@ -32,6 +32,7 @@ from tundish.loader.run.wire.messages import (
     TASK,
     Done,
     MessageKind,
+    telling,
 )
 from tundish.shm.channel import ChannelClosed
 from tundish.shm.layout import Layout, decode
@@ -618,7 +619,8 @@ class Pool:
         """Answer a starting worker's question; the worker waits for the answer."""
         assert self._crew.answer is not None
         answer, warned_of = self._crew.answer(question)
-        self._send(peer, RECORD.pack(MessageKind.TOLD, 0, 0, 0, len(answer)) + answer)
+        for message in telling(answer):
+            self._send(peer, message)
         self._warnings += warned_of
 
     # -- deaths --------------------------------------------------------------------------------

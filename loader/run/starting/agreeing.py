@@ -1,27 +1,30 @@
 """The consumer's side of agreeing on globals: decides which values a worker takes.
 
-A value that differs between two fresh imports (a start time, a process id, a device that is hidden
-from workers) comes from the import itself, not from a change at run time, so the worker keeps its own. The second
-import happens in a process with the consumer's environment, devices included, the first time that a global differs,
-and never again for the same global.
+A worker takes the consumer's values, so that there is one value for all processes, as if they were forked: of a global that was
+changed at run time, and of one that each import makes anew (a random permutation, the order of a set of texts, a start
+time). It keeps its own value of what depends on its environment, such as a device that is hidden from workers. To tell
+these apart, the modules are imported once more, in a process with the consumer's environment, devices included: what
+has the consumer's value there depends on the environment. This happens the first time that a global differs, and
+never again for the same global.
 """
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import importlib
 import os
 import pickle
 import sys
 from collections.abc import Iterable, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tundish.errors import ChangedGlobalsError
 from tundish.loader.plan.reaching import globals_read
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.forms import form_of
-from tundish.loader.run.starting.globals import Entry, ImportedGlobal, found_here, shown
+from tundish.loader.run.starting.globals import Entry, ImportedGlobal, PickledValue, found_here
 from tundish.loader.run.starting.launcher import launcher
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ _MOST_S = 30.0  # that another import may take
 
 
 def entries_now(roots: Iterable[FunctionType | type], policy: str) -> tuple[Entry, ...]:
-    """Return the plain globals that functions read, with their values in this process.
+    """Return the globals that functions read and that have a digest, with their values in this process.
 
     Parameters
     ----------
@@ -45,14 +48,15 @@ def entries_now(roots: Iterable[FunctionType | type], policy: str) -> tuple[Entr
     found = []
     for place, value in globals_read(roots).items():
         form = form_of(value)
-        if form is None or not (known := remembered(place, form)).counts:
+        verdict = None if form is None else remembered(place, form.digest)
+        if form is None or verdict is Verdict.OWN:
             continue
         try:
-            pickled = pickle.dumps(value)
+            pickled = PickledValue(value, form.nbytes)
         except Exception:  # noqa: BLE001, S112 - a class that was replaced: it cannot be sent
             continue
-        changed = known.changed and policy == "ship"
-        found.append(Entry(place, form, pickled, id(value), changed))
+        taken = verdict is Verdict.ANEW or (verdict is Verdict.CHANGED and policy == "ship")
+        found.append(Entry(place, form.digest, pickled, id(value), taken))
     return tuple(found)
 
 
@@ -85,23 +89,30 @@ class Agreement:
         """
         modules, asked = pickle.loads(question)
         differing: dict[GlobalName, ImportedGlobal] = dict(asked)
-        fresh = self._imported_again(modules, list(differing))
-        taken = []
-        for place, found in differing.items():
+        unknown = [place for place in differing if self._verdict(place) is None]
+        fresh = self._imported_again(modules, unknown) if unknown else {}
+        for place in unknown:
+            found = differing[place]
             again = fresh.get(place, found)  # a module that cannot be imported there
-            changed = again.form == found.form
-            remember(place, self._entries[place].form, changed=changed)
-            if changed:
-                taken.append(place)
-        lines = [
-            f"{place} is {shown(pickle.loads(self._entries[place].value))}, "
+            remember(place, self._entries[place].form, _judged(self._entries[place], found, again))
+        taken = {
+            place: self._entries[place].value.data
+            for place in differing
+            if self._verdict(place) is not Verdict.OWN
+        }
+        lines = {
+            place: f"{place} is {self._entries[place].value.shown}, "
             f"and {differing[place].shown} where its module has just been imported"
-            for place in taken
-        ]
-        if taken and self._policy == "error":
-            return pickle.dumps(ChangedGlobalsError(tuple(lines))), []
-        told = [line for place, line in zip(taken, lines, strict=True) if first_told(place)]
-        return pickle.dumps(frozenset(taken)), list(map(_warning, told))
+            for place in (taken if self._policy == "error" else set(unknown) & set(taken))
+            if self._verdict(place) is Verdict.CHANGED
+        }
+        if lines and self._policy == "error":
+            return pickle.dumps(ChangedGlobalsError(tuple(lines.values()))), []
+        told = [line for place, line in lines.items() if first_told(place)]
+        return pickle.dumps(taken), list(map(_warning, told))
+
+    def _verdict(self, place: GlobalName) -> Verdict | None:
+        return remembered(place, self._entries[place].form)
 
     def _imported_again(
         self, modules: list[str], places: list[GlobalName]
@@ -134,8 +145,7 @@ def told_of(before: Sequence[Entry], after: Sequence[Entry], policy: str) -> lis
     """
     old = {each.place: each for each in before}
     lines = {
-        each.place: f"{each.place} is {shown(pickle.loads(each.value))}, "
-        f"and was {shown(pickle.loads(old[each.place].value))} in the last epoch"
+        each.place: f"{each.place} is {each.value.shown}, and was {old[each.place].value.shown} in the last epoch"
         for each in after
         if each.place in old and old[each.place].form != each.form
     }
@@ -145,7 +155,7 @@ def told_of(before: Sequence[Entry], after: Sequence[Entry], policy: str) -> lis
 
 
 def _warning(line: str) -> str:
-    return f"{line}: it was changed at run time. Workers get the value that it has when an iterator is made. Options.globals='ignore' lets them keep their own, 'error' raises; this warning comes once"
+    return f"{line}: it was changed at run time, or its import follows the order of a set of texts. Workers get the value that it has when an iterator is made. Options.globals='ignore' lets them keep their own, 'error' raises; this warning comes once"
 
 
 def import_again(fds: list[int], config: bytes) -> int:
@@ -162,42 +172,47 @@ def import_again(fds: list[int], config: bytes) -> int:
     return 0
 
 
-class Known(NamedTuple):
-    """The findings about one global.
+class Verdict(enum.Enum):
+    """The finding about a global that differs in a worker, and so whose value the worker has."""
 
-    Parameters
-    ----------
-    counts : bool
-        True if workers take the consumer's value.
-    changed : bool
-        True if the global is known to have changed after its module was imported.
-    """
+    CHANGED = "the consumer's: it was changed after its module was imported"
+    ANEW = "the consumer's: each import makes another"
+    OWN = "the worker's: it depends on the environment, or cannot be sent"
 
-    counts: bool
-    changed: bool
+
+def _judged(entry: Entry, found: ImportedGlobal, again: ImportedGlobal) -> Verdict:
+    """Judge a global by its values in the consumer, in a worker, and after another import in the consumer's environment."""
+    if again.form == entry.form:
+        return Verdict.OWN
+    try:
+        entry.value.data  # noqa: B018 - a large one is pickled now
+    except Exception:  # noqa: BLE001 - of an odd object's own
+        return Verdict.OWN
+    return Verdict.CHANGED if again.form == found.form else Verdict.ANEW
 
 
 _seen: dict[GlobalName, bytes] = {}
-_changed: set[GlobalName] = set()
-_exempt: dict[GlobalName, bytes] = {}
+_taken: dict[GlobalName, Verdict] = {}
+_own: dict[GlobalName, bytes] = {}
 _told: set[GlobalName] = set()
 
 
-def remembered(place: GlobalName, form: bytes) -> Known:
-    """Return the earlier answer about a global with this digest of its value."""
+def remembered(place: GlobalName, form: bytes) -> Verdict | None:
+    """Return the earlier verdict about a global with this digest of its value; None if there is none."""
     if _seen.setdefault(place, form) != form:
-        _changed.add(place)
+        _taken.setdefault(place, Verdict.CHANGED)
         _seen[place] = form
-    changed = place in _changed
-    return Known(changed or _exempt.get(place) != form, changed)
+    if place in _taken:
+        return _taken[place]
+    return Verdict.OWN if _own.get(place) == form else None
 
 
-def remember(place: GlobalName, form: bytes, *, changed: bool) -> None:
-    """Remember that a global was changed at run time, or that this value of it comes from its import."""
-    if changed:
-        _changed.add(place)
+def remember(place: GlobalName, form: bytes, verdict: Verdict) -> None:
+    """Remember a verdict: for good if workers take the consumer's value, else for this value."""
+    if verdict is Verdict.OWN:
+        _own[place] = form
     else:
-        _exempt[place] = form
+        _taken[place] = verdict
 
 
 def first_told(place: GlobalName) -> bool:

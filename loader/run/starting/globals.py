@@ -1,13 +1,15 @@
-"""The worker's side of agreeing on globals: takes values that the consumer changed at run time.
+"""The worker's side of agreeing on globals: takes the consumer's values of those that differ.
 
-A worker imports the user's modules again, so their globals have their initial values. The moment of the consumer
-lists the globals that shipped functions read, as they are there; a worker compares them once the modules have been
-imported, and asks the consumer (`agreeing`) about those that differ.
+A worker imports the user's modules again, so their globals have the values that this import gives them. The moment of
+the consumer lists the globals that shipped functions read, as they are there; a worker compares them once the modules
+have been imported, and asks the consumer (`agreeing`) about those that differ.
 """
 
 from __future__ import annotations
 
+import io
 import pickle
+import reprlib
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +23,69 @@ from tundish.loader.plan.reads import GlobalName
 from tundish.loader.plan.safe_introspection import UNKNOWN, held_by, is_of
 from tundish.loader.run.starting.arrivals import when_imported
 from tundish.loader.run.starting.forms import form_of
+from tundish.loader.run.starting.mapped import mapped_file, open_mapped
+from tundish.loader.run.starting.tensors import reduce_tensor
 
 _SHOWN = 80
+_SMALL = 64 << 10  # bytes up to which values are pickled at once and sent with their digests
+
+
+class PickledValue:
+    """A pickled value. A large one is pickled when it is first needed, and is sent only to a worker that asks for it.
+
+    Parameters
+    ----------
+    value : object
+        The value.
+    nbytes : int
+        Its approximate size.
+
+    Raises
+    ------
+    Exception
+        A small value cannot be pickled.
+
+    Attributes
+    ----------
+    is_small : bool
+        True if it is sent with the moment.
+    """
+
+    def __init__(self, value: Any, nbytes: int) -> None:
+        self.is_small = nbytes <= _SMALL
+        self._value = value
+        self._data = _dumps(value) if self.is_small else None
+
+    @property
+    def data(self) -> bytes:
+        """The pickled value."""
+        if self._data is None:
+            self._data = _dumps(self._value)
+        return self._data
+
+    @property
+    def shown(self) -> str:
+        """A text that shows it."""
+        return shown(pickle.loads(self.data) if self.is_small else self._value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"is_small": self.is_small, "_data": self._data if self.is_small else None}
+
+
+class _ValuePickler(pickle.Pickler):
+    """Pickle that sends arrays over mapped files by path, and torch's tensors by content."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, np.ndarray) and (place := mapped_file(value)) is not None:
+            return open_mapped, (place,)
+        torch = sys.modules.get("torch")
+        return reduce_tensor(value) if torch and type(value) is torch.Tensor else NotImplemented
+
+
+def _dumps(value: Any) -> bytes:
+    file = io.BytesIO()
+    _ValuePickler(file, protocol=5).dump(value)
+    return file.getvalue()
 
 
 @dataclass(frozen=True)
@@ -35,19 +98,19 @@ class Entry:
         The global's place: module and names.
     form : bytes
         The digest of its value.
-    value : bytes
-        The pickled value.
+    value : PickledValue
+        The value.
     identity : int
         Equal for globals that refer to one object.
-    changed : bool
-        True if it is known to have changed since it was imported.
+    taken : bool
+        True if workers are known to take it.
     """
 
     place: GlobalName
     form: bytes
-    value: bytes
+    value: PickledValue
     identity: int
-    changed: bool
+    taken: bool
 
 
 @dataclass(frozen=True)
@@ -69,10 +132,15 @@ class ImportedGlobal:
 def shown(value: Any) -> str:
     """Return a short text that shows a value."""
     try:
-        text = repr(value)
+        text = reprlib.repr(value) if _is_long(value) else repr(value)
     except Exception:  # noqa: BLE001 - of the user's own
         text = f"a {type(value).__name__}"
+    text = " ".join(text.split())
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _is_long(value: Any) -> bool:
+    return type(value) in (dict, frozenset, list, set, str, tuple) and len(value) > _SHOWN
 
 
 def found_here(place: GlobalName) -> ImportedGlobal:
@@ -81,12 +149,17 @@ def found_here(place: GlobalName) -> ImportedGlobal:
     return (
         ImportedGlobal(None, "not there")
         if value is UNKNOWN
-        else ImportedGlobal(form_of(value), shown(value))
+        else ImportedGlobal(_digest(value), shown(value))
     )
 
 
-Ask = Callable[[Sequence[tuple[GlobalName, ImportedGlobal]]], frozenset[GlobalName]]
-"""Asks the consumer about globals that differ; returns those whose values are to be taken."""
+def _digest(value: Any) -> bytes | None:
+    form = form_of(value)
+    return None if form is None else form.digest
+
+
+Ask = Callable[[Sequence[tuple[GlobalName, ImportedGlobal]]], Mapping[GlobalName, bytes]]
+"""Asks the consumer about globals that differ; returns the pickled values to be taken."""
 
 
 class AdoptedGlobals:
@@ -113,7 +186,7 @@ class AdoptedGlobals:
     def follow(self, entries: Sequence[Entry]) -> None:
         """Take the globals that have changed in the consumer since the last call."""
         here = self._here(entries)
-        self._take([each for each in here if self._last.get(each.place) != each.form])
+        self._take([each for each in here if self._last.get(each.place) != each.form], {})
         self._last.update((each.place, each.form) for each in entries)
 
     def _here(self, entries: Sequence[Entry]) -> list[Entry]:
@@ -136,20 +209,26 @@ class AdoptedGlobals:
         differing = []
         for each in entries:
             value = self._homes.value(each.place)
-            form = None if value is UNKNOWN else form_of(value)
+            form = None if value is UNKNOWN else _digest(value)
             if form != each.form:
                 differing.append((each, ImportedGlobal(form, shown(value))))
-        unknown = [(each.place, found) for each, found in differing if not each.changed]
-        taken = self._ask(unknown) if unknown else frozenset()
-        self._take([each for each, _ in differing if each.changed or each.place in taken])
+        asked = [
+            (each.place, found)
+            for each, found in differing
+            if not (each.taken and each.value.is_small)
+        ]
+        told = self._ask(asked) if asked else {}
+        known = {each.place for each, _ in differing} - {place for place, _ in asked}
+        self._take([each for each, _ in differing if each.place in known or each.place in told], told)
 
-    def _take(self, entries: Sequence[Entry]) -> None:
+    def _take(self, entries: Sequence[Entry], told: Mapping[GlobalName, bytes]) -> None:
         """Set globals; a container that several names share is filled in place, so that it stays one object."""
         values: dict[int, Any] = {}
         of_each: dict[int, set[int]] = defaultdict(set)
         for each in entries:
             if each.identity not in values:
-                values[each.identity] = pickle.loads(each.value)
+                data = told[each.place] if each.place in told else each.value.data
+                values[each.identity] = pickle.loads(data)
             of_each[id(self._homes.value(each.place))].add(each.identity)
         filled: set[int] = set()
         for each in entries:

@@ -38,7 +38,7 @@ from tundish.loader.run.starting.surroundings import (
     command,
     import_path,
     interpreter,
-    malloc_environ,
+    exec_environ,
     standard_stream,
     worker_environ,
     working_directory,
@@ -212,7 +212,7 @@ class Launcher:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._stderr,
-            env={**malloc_environ(), **os.environ, **self._environ},
+            env={**exec_environ(), **os.environ, **self._environ},
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -83,9 +83,9 @@ class Luggage:
 
     def _asked(
         self, differing: Sequence[tuple[GlobalName, ImportedGlobal]]
-    ) -> frozenset[GlobalName]:
+    ) -> Mapping[GlobalName, bytes]:
         loaded = [
             name for name in list(sys.modules) if name != "__main__" and is_users_module(name)
         ]
-        answer: frozenset[GlobalName] = self._ask((loaded, differing))
+        answer: Mapping[GlobalName, bytes] = self._ask((loaded, differing))
         return answer

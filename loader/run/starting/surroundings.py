@@ -1,7 +1,8 @@
 """The environment of a worker: what it shares with its consumer, and what it must not share.
 
 Working directory, environment, ``sys.path`` and ``sys.argv`` are the consumer's at the time of the request. The sizes
-of thread pools and the visibility of accelerators are not, and malloc is configured before the interpreter starts.
+of thread pools and the visibility of accelerators are not; malloc and the hashes of texts are configured before the
+interpreter starts.
 """
 
 from __future__ import annotations
@@ -73,13 +74,15 @@ _MALLOC = {
 """By the variable's name: the parameter of ``mallopt``, and the value."""
 
 
-def malloc_environ() -> dict[str, str]:
-    """Return environment variables that make glibc's malloc keep freed memory; they are read at exec only.
+def exec_environ() -> dict[str, str]:
+    """Return the environment variables that a new interpreter needs before it starts, where the user has set no others.
 
-    By default it returns every freed image to the system, and the next one costs hundreds of page faults. All three
-    variables are needed. The price: a worker keeps up to 256 MB that it has freed.
+    - By default glibc's malloc returns every freed image to the system, and the next one costs hundreds of page faults.
+      All three variables are needed. The price: a worker keeps up to 256 MB that it has freed.
+    - The hashes of texts, and so the order of a set of them, are the same in all workers, and in those of a resumed run.
     """
-    return {name: str(value) for name, (_, value) in _MALLOC.items()}
+    malloc = {name: str(value) for name, (_, value) in _MALLOC.items()}
+    return {**malloc, "PYTHONHASHSEED": "0"}
 
 
 def malloc_settings() -> list[tuple[int, int]]:

@@ -40,7 +40,7 @@ from typing import NoReturn
 
 from tundish.loader.run.starting.control import Control, ControlKind, Message
 from tundish.loader.run.starting.request import Request, run_worker
-from tundish.loader.run.starting.surroundings import command, malloc_environ, uncollected
+from tundish.loader.run.starting.surroundings import command, exec_environ, uncollected
 from tundish.shm.liveness import kill_session
 
 __all__ = ["Started", "Zygote", "run_worker", "serve"]
@@ -306,7 +306,7 @@ class Zygote:
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
-            env={**malloc_environ(), **request.environ},
+            env={**exec_environ(), **request.environ},
             pass_fds=(body, self.life, *fds),
             process_group=0,
         )

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.wire.messages import DONE, NO_LAYOUT, POINTER, RECORD, MessageKind
+from tundish.loader.run.wire.messages import DONE, MORE, NO_LAYOUT, POINTER, RECORD, MessageKind
 from tundish.shm.channel import ChannelClosed
 
 if TYPE_CHECKING:
@@ -130,11 +130,15 @@ class Inbox:
         """Ask the coordinator a question; raise the answer if it is an exception."""
         tail = pickle.dumps(question)
         self._channel.send(RECORD.pack(MessageKind.ASK, 0, 0, 0, len(tail)) + tail)
+        parts: list[bytes] = []
         while True:
             message = self._channel.recv()
             assert message is not None
             if message[0] == MessageKind.TOLD:
-                answer = pickle.loads(bytes(message[RECORD.size :]))
+                parts.append(bytes(message[RECORD.size :]))
+                if message[1] == MORE:
+                    continue
+                answer = pickle.loads(b"".join(parts))
                 if isinstance(answer, BaseException):
                     raise answer
                 return answer

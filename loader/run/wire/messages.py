@@ -3,14 +3,14 @@
 A message is one or more records. To a worker: STAGE (what to compute), TASK (which rows, into which
 slot). From it: HELLO (ready), LAYOUT (the columns of the blocks to come), DONE (rows are made),
 NEED (the slot may not grow that far), PROGRESS (which element is being made, where that is asked
-for), FATAL (the worker could not start), ASK (which globals it is to take over; TOLD is the answer).
-See
-`docs/design/001-transport.md`.
+for), FATAL (the worker could not start), ASK (which globals it is to take over; TOLD, several for a large
+answer, is what it is told). See `docs/design/001-transport.md`.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -50,6 +50,20 @@ CONTINUING = 3
 
 RECORD = struct.Struct("<BBHII")
 """kind, flag, stage, number, length of the tail: STAGE, HELLO, LAYOUT, PROGRESS, FATAL, ASK, TOLD."""
+
+MORE = 1
+"""The flag of a TOLD that another one continues."""
+
+_TOLD_BYTES = 128 << 10  # of an answer in one message, which a packet holds
+
+
+def telling(answer: bytes) -> Iterator[bytes]:
+    """Return the messages that carry an answer to ASK."""
+    for at in range(0, len(answer), _TOLD_BYTES):
+        part = answer[at : at + _TOLD_BYTES]
+        more = MORE if at + len(part) < len(answer) else 0
+        yield RECORD.pack(MessageKind.TOLD, more, 0, 0, len(part)) + part
+
 
 TASK = struct.Struct("<BBHIIIIIQQqqI")
 """kind, items, stage, block, slot, first row, rows, rows of the block, bytes the slot has, bytes

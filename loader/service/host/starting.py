@@ -13,7 +13,7 @@ from tundish.loader.run.starting.surroundings import (
     command,
     import_path,
     interpreter,
-    malloc_environ,
+    exec_environ,
 )
 from tundish.loader.service.host.folder import HostFolder
 from tundish.loader.service.host.link import ANSWERED_S, HostEndedError, HostLink
@@ -115,7 +115,7 @@ def start_host(folder: HostFolder, settings: HostSettings, log: int) -> None:
             stdout=subprocess.DEVNULL,
             stderr=log,
             # Not buffered: what functions print is in the log at once.
-            env={"PYTHONUNBUFFERED": "1", **malloc_environ(), **os.environ},
+            env={"PYTHONUNBUFFERED": "1", **exec_environ(), **os.environ},
             pass_fds=(fd, log),
             start_new_session=True,
         )

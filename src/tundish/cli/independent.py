@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import psutil
 
-from tundish.loader.run.starting.surroundings import malloc_environ, worker_environ
+from tundish.loader.run.starting.surroundings import exec_environ, worker_environ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,7 +75,7 @@ class Independent:
         environ: Mapping[str, str] | None = None,
         package: Path | None = None,
     ) -> None:
-        settings = {**malloc_environ(), **worker_environ(1)} if environ is None else environ
+        settings = {**exec_environ(), **worker_environ(1)} if environ is None else environ
         entries = [entry or str(Path.cwd()) for entry in sys.path]
         path = os.pathsep.join([str(package), *entries] if package is not None else entries)
         self._processes = [
