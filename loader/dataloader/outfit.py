@@ -84,7 +84,10 @@ class Outfit:
         for text in told:
             warnings.warn(text, stacklevel=callers_level())
         values = [each.value for each in self.changes.entries]
-        return all(each.is_small for each in values) and sum(len(each.data) for each in values) < _MOST_CHANGED
+        return (
+            all(each.is_small for each in values)
+            and sum(len(each.data) for each in values) < _MOST_CHANGED
+        )
 
 
 def _met_in(recipe: Recipe) -> tuple[Met, ...]:

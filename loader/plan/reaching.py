@@ -44,8 +44,8 @@ def globals_read(roots: Iterable[FunctionType | type]) -> dict[GlobalName, Any]:
     Returns
     -------
     dict
-        Without functions, modules and the user's classes; for these classes, and for objects with attributes, the
-        attributes that some code reads.
+        Without modules, and without functions and classes under the names that they were defined with; for the user's
+        classes, and for objects with attributes, the attributes that some code reads.
     """
     search = _Search()
     for root in roots:
@@ -129,6 +129,8 @@ class _Search:
         """Register a value that code can reach: as something to call, and, if it has a place, as a global."""
         if is_of(value, FunctionType):
             self.function(value)
+            if place is not None and not _is_named(place, value):
+                self.values[place] = value
         elif is_of(value, MethodType):
             kind = type(value.__self__)
             if is_of(value.__func__, FunctionType):
@@ -138,9 +140,11 @@ class _Search:
             self.type_of_object(kind)
         elif is_of(value, type):
             self.type_of_object(value, built=True)
-            if place is not None and not is_users_module(module_of(value)):
-                self.values[place] = value  # a dtype, say
+            if place is not None and place != _home(value):
+                self.values[place] = value  # a dtype, say, or a class that replaces another
         elif type(value) is functools.partial:
+            if place is not None:
+                self.values[place] = value
             for each in (value.func, *value.args, *value.keywords.values()):
                 self.value(each)
         elif is_of(wrapped := held_by(value).get("__wrapped__"), FunctionType):
@@ -249,7 +253,11 @@ class _Search:
                 bound = not is_of(member, staticmethod)
                 for function in _functions(member):
                     self.function(function, kind if bound else None)
-                if home is not None and not special and _is_data(member):
+                if home is not None and is_of(member, FunctionType):
+                    place = home.of(name)
+                    if not _is_named(place, member):
+                        self.values[place] = member
+                elif home is not None and not special and _is_data(member):
                     self.value(member, home.of(name))
         for place, holder in list(self._holders.items()):
             for name, value in list(held_by(holder).items()):
@@ -265,6 +273,11 @@ def _home(kind: type) -> GlobalName | None:
     """Return the place of a class; None for one made inside a function."""
     name = qualified_name(kind)
     return None if "<" in name else GlobalName(module_of(kind), tuple(name.split(".")))
+
+
+def _is_named(place: GlobalName, function: FunctionType) -> bool:
+    """Return True if a function was defined under this name: another one may have been put there at run time."""
+    return (function.__module__, function.__qualname__) == (place.module, ".".join(place.names))
 
 
 def _container_of(value: Any, namespace: Mapping[str, Any]) -> GlobalName | None:

@@ -139,9 +139,12 @@ inline = lambda: [filled.read(x) for x in range(10)]
 parallel = lambda: [tuple(each.item() if hasattr(each, "item") else each for each in row) for row in ds.iterator(workers=2)]
 assert parallel() == inline()
 filled.fill(int(sys.argv[1]))
-assert parallel() == inline(), (parallel(), inline())
+expected = inline()
+assert parallel() == expected, (parallel(), expected)
 filled.ARRAY[3] = 77
 filled.RATES[5] = 9
+filled.KIND = type("Mine", (), {"call": lambda self, x: -x})
+filled.OPTIONS.function = lambda x: x + 7
 assert parallel() == inline()
 """
 

@@ -14,6 +14,7 @@ import pickle
 import sys
 import zlib
 from collections.abc import Collection, Sequence
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,9 +72,10 @@ class Form(NamedTuple):
 def form_of(value: Any) -> Form | None:
     """Return the digest of a value; None if it has none.
 
-    Numbers, text, dates, paths, classes (by name), arrays, CPU tensors, and containers of these have one; so have objects that
-    pickle by their attributes, and tables, sparse matrices, images and tokenizers of well-known packages. Functions, modules,
-    random generators, iterators and open files have none, nor has what cannot be pickled.
+    Numbers, text, dates, paths, arrays, CPU tensors, and containers of these have one; so have objects that
+    pickle by their attributes, and tables, sparse matrices, images and tokenizers of well-known packages. Functions and classes
+    count by name, or by their code and what it captures. Modules, random generators, iterators and open files have none, nor has
+    what cannot be pickled.
     """
     walk = _Walk()
     try:
@@ -140,7 +142,11 @@ class _Walk:
         if kind is pickle.PickleBuffer:
             return self._text(value.raw())
         if is_of(value, type):
-            return self._named("type", value)
+            return self._class(value)
+        if is_of(value, FunctionType):
+            return self._function(value)
+        if kind is CodeType:
+            return self._code(value)
         if module_of(kind) == "torch":
             return self._tensor(value)
         if kind_of(value) is None and _tells_its_content(kind):
@@ -164,7 +170,11 @@ class _Walk:
         if self._take(count):
             return bytes(value) if type(value) is memoryview else value
         parts = [value[at : at + _STRETCH] for at in _spread(count)]
-        return ("part", count, *(bytes(each) if type(each) is memoryview else each for each in parts))
+        return (
+            "part",
+            count,
+            *(bytes(each) if type(each) is memoryview else each for each in parts),
+        )
 
     def _array(self, array: Any) -> Any:
         head = (array.dtype.descr, array.shape)
@@ -172,7 +182,15 @@ class _Walk:
             place = mapped_file(array)
             if place is None:
                 raise _NotPlainError
-            return ("mapped", place.path, place.size, place.mode, place.offset, *head, place.strides)
+            return (
+                "mapped",
+                place.path,
+                place.size,
+                place.mode,
+                place.offset,
+                *head,
+                place.strides,
+            )
         if array.dtype.hasobject:
             few = array if array.size <= _MOST_AT_ONCE else array.flat[_spread(array.size)]
             return ("objects", *head, self._items(few.reshape(-1).tolist()))
@@ -212,6 +230,25 @@ class _Walk:
         if count > 4 * _MOST_VALUES or not set(map(type, values)) <= _NUMBERS | _TEXTS:
             return ("part", count)
         return (count, sum(zlib.crc32(repr(each).encode()) for each in values))  # in any order
+
+    def _class(self, value: type) -> Any:
+        module, name = module_of(value), qualified_name(value)
+        if look_up(module, name) is value:
+            return ("type", module, name)
+        members = [(key, each) for key, each in vars(value).items() if is_of(each, FunctionType)]
+        return ("made", module, name, self.of(value.__bases__), self.of(members))
+
+    def _function(self, value: FunctionType) -> Any:
+        module, name = value.__module__, value.__qualname__
+        if module != "__main__" and look_up(module, name) is value:
+            return ("function", module, name)
+        cells = [each.cell_contents for each in value.__closure__ or ()]
+        defaults = (value.__defaults__, value.__kwdefaults__)
+        return ("made", module, name, self._code(value.__code__), self.of(cells), self.of(defaults))
+
+    def _code(self, code: CodeType) -> Any:
+        names = (code.co_names, code.co_varnames, code.co_freevars, code.co_flags)
+        return ("code", code.co_code, names, self.of(code.co_consts))
 
     def _named(self, what: str, value: Any) -> Any:
         module, name = value.__module__, value.__qualname__
@@ -255,4 +292,3 @@ def _tells_its_content(kind: type) -> bool:
 def _spread(count: int) -> list[int]:
     """Return the positions of a sample of `count` items: the first, the last, and those evenly between them."""
     return [at * (count - 1) // (_SAMPLES - 1) for at in range(_SAMPLES)]
-

@@ -15,8 +15,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
 from tundish.loader.plan.reads import GlobalName
@@ -24,6 +26,7 @@ from tundish.loader.plan.safe_introspection import UNKNOWN, held_by, is_of
 from tundish.loader.run.starting.arrivals import when_imported
 from tundish.loader.run.starting.forms import form_of
 from tundish.loader.run.starting.mapped import mapped_file, open_mapped
+from tundish.loader.run.starting.reducers import reduce_module
 from tundish.loader.run.starting.tensors import reduce_tensor
 
 _SHOWN = 80
@@ -72,14 +75,18 @@ class PickledValue:
         return {"is_small": self.is_small, "_data": self._data if self.is_small else None}
 
 
-class _ValuePickler(pickle.Pickler):
-    """Pickle that sends arrays over mapped files by path, and torch's tensors by content."""
+class _ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Cloudpickle that sends arrays over mapped files by path, and torch's tensors by content."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, np.ndarray) and (place := mapped_file(value)) is not None:
             return open_mapped, (place,)
         torch = sys.modules.get("torch")
-        return reduce_tensor(value) if torch and type(value) is torch.Tensor else NotImplemented
+        if torch is not None and type(value) is torch.Tensor:
+            return reduce_tensor(value)
+        if isinstance(value, ModuleType) and (found := reduce_module(value)) is not NotImplemented:
+            return found
+        return super().reducer_override(value)
 
 
 def _dumps(value: Any) -> bytes:
@@ -219,7 +226,9 @@ class AdoptedGlobals:
         ]
         told = self._ask(asked) if asked else {}
         known = {each.place for each, _ in differing} - {place for place, _ in asked}
-        self._take([each for each, _ in differing if each.place in known or each.place in told], told)
+        self._take(
+            [each for each, _ in differing if each.place in known or each.place in told], told
+        )
 
     def _take(self, entries: Sequence[Entry], told: Mapping[GlobalName, bytes]) -> None:
         """Set globals; a container that several names share is filled in place, so that it stays one object."""
@@ -227,7 +236,7 @@ class AdoptedGlobals:
         of_each: dict[int, set[int]] = defaultdict(set)
         for each in entries:
             if each.identity not in values:
-                data = told[each.place] if each.place in told else each.value.data
+                data = told.get(each.place) or each.value.data
                 values[each.identity] = pickle.loads(data)
             of_each[id(self._homes.value(each.place))].add(each.identity)
         filled: set[int] = set()

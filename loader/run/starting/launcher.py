@@ -36,9 +36,9 @@ from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.starting.request import Request
 from tundish.loader.run.starting.surroundings import (
     command,
+    exec_environ,
     import_path,
     interpreter,
-    exec_environ,
     standard_stream,
     worker_environ,
     working_directory,

@@ -8,6 +8,7 @@
   ``forkserver`` context go by the name of a semaphore or the number of a descriptor, which a worker
   opens through ``/proc``. Those of a ``fork`` context can only be inherited.
 - Memoryviews: pickle has none, and cloudpickle makes bytes of them.
+- Modules of a class of their own, as several of torch's are.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MADE_ANEW = ("__wrapped__", "cache_parameters")
 
 
 def reduce_wrapped(value: Any, by_value: Callable[[str], bool]) -> Any:
-    """Reduce an object around a function, like ``__reduce_ex__``; `NotImplemented` for any other.
+    """Reduce an object around a function, or a module, like ``__reduce_ex__``; `NotImplemented` for any other.
 
     Parameters
     ----------
@@ -53,7 +54,20 @@ def reduce_wrapped(value: Any, by_value: Callable[[str], bool]) -> Any:
         return _reduce_cached(value, by_value)
     if isinstance(value, functools.cached_property):
         return _reduce_property(value)
+    if isinstance(value, types.ModuleType):
+        return reduce_module(value)
     return _reduce_script(value)
+
+
+def reduce_module(value: types.ModuleType) -> Any:
+    """Reduce a module of a class of its own, which cloudpickle does not take for one, to its name.
+
+    Cloudpickle comes upon ``torch.classes``, say, wherever code uses torch and an attribute or global named ``classes``.
+    """
+    name = vars(value).get("__name__")
+    if type(value) is types.ModuleType or sys.modules.get(str(name)) is not value:
+        return NotImplemented
+    return importlib.import_module, (name,)
 
 
 def _reduce_cached(value: Any, by_value: Callable[[str], bool]) -> Any:

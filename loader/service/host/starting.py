@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.surroundings import (
     command,
+    exec_environ,
     import_path,
     interpreter,
-    exec_environ,
 )
 from tundish.loader.service.host.folder import HostFolder
 from tundish.loader.service.host.link import ANSWERED_S, HostEndedError, HostLink

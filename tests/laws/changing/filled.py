@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,36 @@ IMAGE = Image.new("L", (2, 2))
 BIG = np.zeros(3 << 20)
 RATES = np.zeros(9_000)
 STEPS = [0, 1]
+TRANSFORM: Any = lambda x: x  # noqa: E731 - as users do
+POWER: Any = functools.partial(pow, 1)
+REGISTRY: dict[str, Any] = {"a": abs}
+
+
+def same(x: int) -> int:
+    return x
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+class Model:
+    def call(self, x: int) -> int:
+        return x
+
+
+class Other(Model):
+    def call(self, x: int) -> int:
+        return x + 100
+
+
+class Options:
+    def __init__(self) -> None:
+        self.function = same
+
+
+KIND = Model
+OPTIONS = Options()
 
 
 def fill(count: int) -> None:
@@ -38,6 +69,13 @@ def fill(count: int) -> None:
     BIG[:] = 1.5
     RATES[-1] = 0.5
     STEPS[:] = [5, 6]
+    held["TRANSFORM"] = lambda x: x * count
+    held["POWER"] = functools.partial(pow, 3)
+    REGISTRY["a"] = double
+    held["same"] = double
+    held["KIND"] = Other
+    Model.call = lambda self, x: x + 50  # type: ignore[method-assign]
+    OPTIONS.function = double
 
 
 def stepped(x: int, steps: list[int] = STEPS) -> int:
@@ -60,4 +98,11 @@ def read(x: Any) -> tuple[Any, ...]:
         float(BIG[i]),
         float(RATES[-1]),
         stepped(i),
+        TRANSFORM(i),
+        POWER(i),
+        REGISTRY["a"](i),
+        same(i),
+        KIND().call(i),
+        Model().call(i),
+        OPTIONS.function(i),
     )

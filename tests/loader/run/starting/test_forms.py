@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import fractions
+import functools
 import os
 import pickle
 import re
@@ -52,12 +53,19 @@ def samples() -> dict[str, Any]:
         "a table": pa.table({"a": [1, 2], "b": ["x", None]}),
         "an image": Image.new("RGB", (4, 4), (1, 2, 3)),
         "a pattern": re.compile("a+", re.IGNORECASE),
+        "functions": [elsewhere, np.mean, np.add, len, functools.partial(pow, 2)],
+        "a lambda": lambda x: x + 1,
+        "another": lambda x: x + 2,
+        "closures": [scaled(2), scaled(np.arange(3))],
     }
 
 
+def scaled(by: Any) -> Any:
+    """Return a function that captures a value."""
+    return lambda x: x * by
+
+
 STATELESS: dict[str, Any] = {
-    "a function": samples,
-    "a lambda": [lambda: 1],
     "a module": os,
     "a lock": threading.Lock(),
     "an open file": sys.stdout,

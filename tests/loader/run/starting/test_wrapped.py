@@ -178,3 +178,33 @@ def test_a_view_of_a_dict_is_of_the_same_dict() -> None:
 def test_a_method_of_a_compiled_class_is_called_in_workers(made: Any) -> None:
     with Dataset.range(1, 4).map(made(1).permutation).iterator(workers=2) as it:
         assert [sorted(element.tolist()) for element in it] == [[0], [0, 1], [0, 1, 2]]
+
+
+MODULES = """
+import sys
+import types
+import email
+import tundish as td
+
+class Odd(types.ModuleType):
+    pass
+
+odd = sys.modules["email.charset"]
+odd.__class__ = Odd  # as torch.classes and torch.ops are
+
+def name(x):
+    charset = email.charset.Charset  # cloudpickle finds the module by this name
+    return charset.__name__
+
+if __name__ == "__main__":
+    print(*td.Dataset.range(2).map(name).iterator(workers=1))
+"""
+
+
+def test_a_module_of_a_class_of_its_own_goes_by_name(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(MODULES.replace("import email\n", "import email.charset\n"))
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.stdout.split() == ["Charset", "Charset"], done.stderr
