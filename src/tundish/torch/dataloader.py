@@ -69,7 +69,7 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
         batch, from the base seed, the epoch and the place of the batch's first sample, so the numbers do not depend
         on workers. "torch": once per worker, with batches assigned to workers in turn, as torch does.
     globals : {"ship", "error", "ignore"}
-        The reaction if a plain global of your modules, which the dataset or a function reads, was
+        The reaction if a global of your modules, which the dataset or a function reads, was
         changed at run time. "ship": workers get its value, with a warning that names it. "error": a
         `ChangedGlobalsError`. "ignore": workers keep the value that they import.
 
