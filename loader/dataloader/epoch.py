@@ -129,7 +129,10 @@ class Epoch:
     ) -> None:
         self._batched = batched
         self._chain = chain_of(sampler)
-        self._standard = len(self._chain) == 2 and is_standard(sampler, "BatchSampler")
+        gives_lists = len(self._chain) == 2 and is_standard(sampler, "BatchSampler")
+        self._standard = batched and gives_lists
+        # Without batching, each list is one key: counts are of lists, which are of so many samples.
+        self._each = sampler.batch_size if gives_lists and not batched else 1
         if self._standard or len(self._chain) == 1:
             self._chain[-1] = (measured(self._chain[-1][0]), "")
         self._sampler, self._core = self._chain[0][0], self._chain[-1][0]
@@ -183,7 +186,8 @@ class Epoch:
             keys = list(chain(keys))  # a chain has no length that `list` would ask for
         count = len(keys) if self._batched else 1
         local, self._position = self._position, self._position + count
-        valid = None if self._valid is None else self._valid[local : local + count]
+        each = self._each
+        valid = None if self._valid is None else self._valid[local * each : (local + count) * each]
         cursor = copy.deepcopy(self._iterator.state_dict()) if self._iterator is not None else None
         mark = Mark(self.mark_now(), cursor, self._exhausted)
         return Keys(keys, self._first + local * self.stride, count, valid, mark)
@@ -354,7 +358,8 @@ class Epoch:
         self.stride = world
         if record["world"] != world:
             # What all ranks have had is the beginning of the order: the rest is shared out anew.
-            record.update(start=record["start"] + record["world"] * samples, world=world)
+            had = record["world"] * samples * self._each
+            record.update(start=record["start"] + had, world=world)
             skip = samples = self._position = 0
             self.shared_anew = True
         start = record["start"]

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from tundish.loader.dataloader.collate import collate, default_collate
 from tundish.loader.dataloader.columns import CollateError
 from tundish.loader.dataloader.dtypes import NUMPY, Rules
@@ -17,8 +19,10 @@ from tundish.loader.dataloader.recipe import Recipe, is_stateful, sample_getter
 from tundish.loader.dataloader.streaming import StreamedCollate, begun, pulled, raising
 from tundish.loader.dataloader.tabular import Tabular
 from tundish.loader.dataloader.wire import TensorLeaf
+from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.protocols.rng import ElementRng
+from tundish.loader.run.starting.tensors import tensor_of
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.plain import Allocate
@@ -103,8 +107,7 @@ class MapFetcher:
         """
         recipe = self._recipe
         if not recipe.batched:
-            sample = self._sample(task, 0, task.keys)
-            return _converted(recipe, sample)
+            return _converted(recipe, self._sample(task, 0, task.keys), allocate)
         keys = task.keys
         batch = self.columns(keys, allocate) if task.announce is None else None
         if batch is not None:
@@ -121,7 +124,7 @@ class MapFetcher:
             for k, key in enumerate(keys):
                 take(self._sample(task, k, key))
         if stream is None:
-            return collated(recipe, samples, keys, None)
+            return collated(recipe, samples, keys, allocate)
         return _named(stream.result, keys)
 
     def columns(self, keys: Any, allocate: Allocate | None) -> Any:
@@ -210,9 +213,10 @@ class IterableFetcher:
         if self._ended:
             raise Exhausted
         if not recipe.batched:
-            for sample in self._taken(1):
-                return _converted(recipe, sample)
-            raise Exhausted
+            taken = self._taken(1)
+            if not taken:
+                raise Exhausted
+            return _converted(recipe, taken.pop(), allocate)
         assert recipe.batch_size is not None
         samples = self._taken(recipe.batch_size)
         if not samples or (recipe.drop_last and len(samples) < recipe.batch_size):
@@ -245,12 +249,27 @@ Fetcher: TypeAlias = MapFetcher | IterableFetcher
 """The classes that make batches."""
 
 
-def _converted(recipe: Recipe, sample: Any) -> Any:
+def _converted(recipe: Recipe, sample: Any, allocate: Allocate | None) -> Any:
     """Return a sample that is not batched; the consumer applies the default rule."""
+    own = _owned_here(recipe, allocate)
     try:
-        return sample if recipe.collate is None else recipe.collate(sample)
+        if recipe.collate is not None:
+            return own(recipe.collate(sample))
+        return own(sample, sample := None)
     except StopIteration as error:
         raise RuntimeError("collate_fn raised StopIteration") from error
+
+
+def _owned_here(recipe: Recipe, allocate: Allocate | None) -> Callable[..., Any]:
+    """Return what makes a user's result the consumer's own: a copy, unless nobody else refers to it.
+
+    A worker's is pickled in any case. Torch's loader hands over what it is given, and so does that for torch.
+    """
+    return owned if allocate is None and not recipe.tensors else _as_it_is
+
+
+def _as_it_is(value: Any, _: None = None) -> Any:
+    return value
 
 
 def collated(recipe: Recipe, samples: Any, keys: Any, allocate: Allocate | None) -> Any:
@@ -261,7 +280,7 @@ def collated(recipe: Recipe, samples: Any, keys: Any, allocate: Allocate | None)
     stream = _stream(recipe, len(samples), allocate) if type(samples) is list else None
     if stream is None:
         rule = recipe.collate or general(recipe)
-        return _named(lambda: rule(samples), keys)
+        return _owned_here(recipe, allocate)(_named(lambda: rule(samples), keys))
     for sample in samples:
         stream.add(sample)
     return _named(stream.result, keys)
@@ -314,10 +333,14 @@ def _torchs_rule(samples: list[Any]) -> Any:
 
 
 def _stream(recipe: Recipe, size: int, allocate: Allocate | None) -> StreamedCollate | None:
-    if allocate is None or recipe.collate is not None or recipe.collate_types or size == 0:
+    """Return what writes samples into rows as they come: a dataset may fill one buffer for all of them."""
+    if recipe.collate is not None or recipe.collate_types or size == 0:
         return None
-    leaf = TensorLeaf if recipe.tensors else NUMPY.leaf
-    return StreamedCollate(size, allocate, leaf, general(recipe), torch_rules=recipe.tensors)
+    leaf: Any = NUMPY.leaf
+    if recipe.tensors:
+        leaf = tensor_of if allocate is None and "torch" in sys.modules else TensorLeaf
+    rule = general(recipe)
+    return StreamedCollate(size, allocate or np.empty, leaf, rule, torch_rules=recipe.tensors)
 
 
 def _place(k: int, key: Any) -> str:

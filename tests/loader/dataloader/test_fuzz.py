@@ -33,7 +33,9 @@ def drawn(draw: random.Random) -> dict[str, Any]:
         "size": draw.choice([10, 3000, 70_000]),
         "batch_size": draw.choice([1, 2, 7, 16]),
         "drop_last": draw.random() < 0.2,
-        "order": draw.choice(["plain", "shuffle", "generator", "ranks", "weighted", "lists"]),
+        "order": draw.choice(
+            ["plain", "shuffle", "generator", "ranks", "weighted", "lists", "slices"]
+        ),
         "seed": draw.randrange(2**40),
         "rank": draw.randrange(3),
     }
@@ -59,7 +61,25 @@ def made(o: dict[str, Any], workers: int, **more: Any) -> td.DataLoader:
     elif o["order"] == "lists":
         del given["batch_size"], given["drop_last"]
         given["batch_sampler"] = [[k % count] * (k % 4 + 1) for k in range(9)]
+    elif o["order"] == "slices":
+        given = {"batch_size": None, "collate_fn": list}
+        inner = td.RandomSampler(range(count), generator=td.TorchGenerator(o["seed"]))
+        given["sampler"] = td.BatchSampler(inner, o["batch_size"], o["drop_last"])
+        data = Several(data)
     return td.DataLoader(data, num_workers=workers, **given, **more)
+
+
+class Several:
+    """Gives the samples of several keys at once."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, keys: list[int]) -> list[np.ndarray]:
+        return [np.array(key) for key in keys]
 
 
 def told(batch: Any) -> str:

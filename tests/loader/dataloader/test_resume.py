@@ -64,12 +64,50 @@ def single(workers: int, seed: int) -> td.DataLoader:
     return td.DataLoader(Augmented(COUNT), None, sampler=range(7), num_workers=workers)
 
 
+class Table:
+    """Gives several rows at once."""
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, rows: list[int]) -> dict[str, np.ndarray]:
+        return {"rows": np.array(rows)}
+
+
+def sliced(workers: int, seed: int) -> td.DataLoader:
+    batches = td.BatchSampler(td.SequentialSampler(range(COUNT)), 4, drop_last=False)
+    return td.DataLoader(Table(), None, sampler=batches, num_workers=workers)
+
+
+def sliced_anew(workers: int, seed: int) -> td.DataLoader:
+    batches = td.BatchSampler(td.RandomSampler(range(COUNT)), 4, drop_last=True)
+    return td.DataLoader(Table(), None, sampler=batches, num_workers=workers)
+
+
+def sliced_share(workers: int, seed: int) -> td.DataLoader:
+    share = td.DistributedSampler(range(COUNT), 2, 1, seed=3)
+    batches = td.BatchSampler(share, 3, drop_last=False)
+    return td.DataLoader(Table(), None, sampler=batches, num_workers=workers)
+
+
 def ranked(workers: int, seed: int) -> td.DataLoader:
     sampler = td.DistributedSampler(range(COUNT), 2, 1, seed=3)
     return td.DataLoader(Augmented(COUNT), 4, sampler=sampler, num_workers=workers)
 
 
-LOADERS = [plain, shuffled, generator, subset, weighted, batch_lists, single, ranked]
+LOADERS = [
+    plain,
+    shuffled,
+    generator,
+    subset,
+    weighted,
+    batch_lists,
+    single,
+    sliced,
+    sliced_anew,
+    sliced_share,
+    ranked,
+]
 
 
 def shown(batch: Any) -> str:
@@ -209,6 +247,25 @@ def test_other_ranks_share_the_rest(before: int, uneven: Uneven) -> None:
             assert sorted(had + rest) == list(range(count))
         else:
             assert set(had + rest) == set(range(count))
+
+
+def test_other_ranks_share_the_rest_of_lists() -> None:
+    """A sampler of lists without batching: states count lists, and the order is of samples."""
+
+    def loader(world: int, rank: int) -> td.DataLoader:
+        share = td.DistributedSampler(range(36), world, rank, seed=9)
+        return td.DataLoader(Table(), None, sampler=td.BatchSampler(share, 3, drop_last=False))
+
+    had: list[int] = []
+    state: dict[str, Any] = {}
+    for each in (loader(2, rank) for rank in range(2)):
+        for _, batch in zip(range(2), each, strict=False):
+            had += batch["rows"].tolist()
+        state = through_json(each)
+    for each in (loader(3, rank) for rank in range(3)):
+        each.load_state_dict(state)
+        had += [row for batch in each for row in batch["rows"].tolist()]
+    assert sorted(had) == list(range(36))
 
 
 def test_a_rest_of_a_rest() -> None:
