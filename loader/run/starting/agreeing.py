@@ -48,14 +48,16 @@ def entries_now(roots: Iterable[FunctionType | type], policy: str) -> tuple[Entr
     found = []
     for place, value in globals_read(roots).items():
         form = form_of(value)
-        verdict = None if form is None else remembered(place, form.digest)
-        if form is None or verdict is Verdict.OWN:
+        difference = None if form is None else remembered(place, form.digest)
+        if form is None or difference is Difference.OWN:
             continue
         try:
             pickled = PickledValue(value, form.nbytes)
         except Exception:  # noqa: BLE001, S112 - a class that was replaced: it cannot be sent
             continue
-        taken = verdict is Verdict.ANEW or (verdict is Verdict.CHANGED and policy == "ship")
+        taken = difference is Difference.ANEW or (
+            difference is Difference.CHANGED and policy == "ship"
+        )
         found.append(Entry(place, form.digest, pickled, id(value), taken))
     return tuple(found)
 
@@ -89,7 +91,7 @@ class Agreement:
         """
         modules, asked = pickle.loads(question)
         differing: dict[GlobalName, ImportedGlobal] = dict(asked)
-        unknown = [place for place in differing if self._verdict(place) is None]
+        unknown = [place for place in differing if self._difference(place) is None]
         fresh = self._imported_again(modules, unknown) if unknown else {}
         for place in unknown:
             found = differing[place]
@@ -98,20 +100,20 @@ class Agreement:
         taken = {
             place: self._entries[place].value.data
             for place in differing
-            if self._verdict(place) is not Verdict.OWN
+            if self._difference(place) is not Difference.OWN
         }
         lines = {
             place: f"{place} is {self._entries[place].value.shown}, "
             f"and {differing[place].shown} where its module has just been imported"
             for place in (taken if self._policy == "error" else set(unknown) & set(taken))
-            if self._verdict(place) is Verdict.CHANGED
+            if self._difference(place) is Difference.CHANGED
         }
         if lines and self._policy == "error":
             return pickle.dumps(ChangedGlobalsError(tuple(lines.values()))), []
         told = [line for place, line in lines.items() if first_told(place)]
         return pickle.dumps(taken), list(map(_warning, told))
 
-    def _verdict(self, place: GlobalName) -> Verdict | None:
+    def _difference(self, place: GlobalName) -> Difference | None:
         return remembered(place, self._entries[place].form)
 
     def _imported_again(
@@ -172,47 +174,47 @@ def import_again(fds: list[int], config: bytes) -> int:
     return 0
 
 
-class Verdict(enum.Enum):
-    """The finding about a global that differs in a worker, and so whose value the worker has."""
+class Difference(enum.Enum):
+    """Why a global differs in a worker, and so whose value the worker has."""
 
     CHANGED = "the consumer's: it was changed after its module was imported"
     ANEW = "the consumer's: each import makes another"
     OWN = "the worker's: it depends on the environment, or cannot be sent"
 
 
-def _judged(entry: Entry, found: ImportedGlobal, again: ImportedGlobal) -> Verdict:
+def _judged(entry: Entry, found: ImportedGlobal, again: ImportedGlobal) -> Difference:
     """Judge a global by its values in the consumer, in a worker, and after another import in the consumer's environment."""
     if again.form == entry.form:
-        return Verdict.OWN
+        return Difference.OWN
     try:
         entry.value.data  # noqa: B018 - a large one is pickled now
     except Exception:  # noqa: BLE001 - of an odd object's own
-        return Verdict.OWN
-    return Verdict.CHANGED if again.form == found.form else Verdict.ANEW
+        return Difference.OWN
+    return Difference.CHANGED if again.form == found.form else Difference.ANEW
 
 
 _seen: dict[GlobalName, bytes] = {}
-_taken: dict[GlobalName, Verdict] = {}
+_taken: dict[GlobalName, Difference] = {}
 _own: dict[GlobalName, bytes] = {}
 _told: set[GlobalName] = set()
 
 
-def remembered(place: GlobalName, form: bytes) -> Verdict | None:
-    """Return the earlier verdict about a global with this digest of its value; None if there is none."""
+def remembered(place: GlobalName, form: bytes) -> Difference | None:
+    """Return why a global with this digest of its value differs in workers; None if nothing is known."""
     if _seen.setdefault(place, form) != form:
-        _taken.setdefault(place, Verdict.CHANGED)
+        _taken.setdefault(place, Difference.CHANGED)
         _seen[place] = form
     if place in _taken:
         return _taken[place]
-    return Verdict.OWN if _own.get(place) == form else None
+    return Difference.OWN if _own.get(place) == form else None
 
 
-def remember(place: GlobalName, form: bytes, verdict: Verdict) -> None:
-    """Remember a verdict: for good if workers take the consumer's value, else for this value."""
-    if verdict is Verdict.OWN:
+def remember(place: GlobalName, form: bytes, difference: Difference) -> None:
+    """Remember why a global differs: for good if workers take the consumer's value, else for this value."""
+    if difference is Difference.OWN:
         _own[place] = form
     else:
-        _taken[place] = verdict
+        _taken[place] = difference
 
 
 def first_told(place: GlobalName) -> bool:

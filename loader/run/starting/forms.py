@@ -54,7 +54,7 @@ class _NotPlainError(Exception):
     """A value that has no digest."""
 
 
-class Form(NamedTuple):
+class ValueForm(NamedTuple):
     """The digest of a value, and its approximate size.
 
     Parameters
@@ -69,7 +69,7 @@ class Form(NamedTuple):
     nbytes: int
 
 
-def form_of(value: Any) -> Form | None:
+def form_of(value: Any) -> ValueForm | None:
     """Return the digest of a value; None if it has none.
 
     Numbers, text, dates, paths, arrays, CPU tensors, and containers of these have one; so have objects that
@@ -82,7 +82,7 @@ def form_of(value: Any) -> Form | None:
         digest = _digest(_pickled(walk.of(value)))
     except Exception:  # noqa: BLE001 - of an odd object's own: it has no digest then
         return None
-    return Form(digest, walk.nbytes)
+    return ValueForm(digest, walk.nbytes)
 
 
 def _digest(data: Any) -> bytes:
