@@ -368,6 +368,17 @@ def test_nothing_is_left_in_a_consumer() -> None:
         next(it)
 
 
+def test_an_iterator_that_has_lost_its_host_process_is_closed_for_good() -> None:
+    it = iter(hosted("lost"))
+    next(it)
+    it._engine._part()  # type: ignore[attr-defined] # as after a message that is lost
+    assert it.host_pid is None
+    it.close()
+    before = it.stats.wall_s
+    time.sleep(0.01)
+    assert it.stats.wall_s == before
+
+
 def test_a_killed_host_process_leaves_a_socket_that_its_last_consumer_removes(
     forks_hosts: Path,
 ) -> None:

@@ -295,8 +295,7 @@ class HostEngine(Engine):
     def close(self) -> None:
         self._items.clear()  # nobody will have them: their memory goes back now
         self._upto = self._number
-        if self._link is not None:
-            self._part()
-            self._ledger.end()
-            self.reporter.end()
-            self.context.watch.end()
+        self._part()
+        self._ledger.end()
+        self.reporter.end()
+        self.context.watch.end()
