@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tundish.loader.plan.reads import GlobalName
 from tundish.loader.run.starting.agreeing import first_told
 from tundish.testing.folders import folder
@@ -23,6 +25,12 @@ from tundish.testing.functions import Tag
 
 BASE = 0
 TABLE = {}
+NAMES = []
+RATES = None
+
+
+def more():
+    return 0
 
 
 class Settings:
@@ -30,7 +38,7 @@ class Settings:
 
 
 class Configured:
-    '''As Tag, with a number that three globals make.'''
+    '''As Tag, with a number that globals make.'''
 
     def __init__(self, k):
         self.k = k
@@ -39,8 +47,13 @@ class Configured:
         return f"Configured({self.k})"
 
     def __call__(self, *element):
-        return Tag(BASE + TABLE.get("more", 0) + self.k * Settings.scale)(*element)
+        large = len(NAMES) + (0 if RATES is None else int(RATES[-1]))
+        return Tag(BASE + TABLE.get("more", 0) + large % 5 + more() + self.k * Settings.scale)(*element)
 """
+
+
+def _more() -> int:
+    return 2
 
 
 def Configured(k: int = 1) -> Any:  # noqa: N802 - in expressions it stands where classes do
@@ -63,6 +76,11 @@ def _module() -> tuple[Any, str]:
     module: Any = importlib.import_module(_NAME)
     module.BASE, module.Settings.scale = 5, 3
     module.TABLE["more"] = 7
-    for names in (("BASE",), ("TABLE",), ("Settings", "scale")):
-        first_told(GlobalName(_NAME, names))  # so that nobody is warned of what is meant
+    module.NAMES.extend(map(str, range(9_001)))
+    module.RATES = np.arange(20_002)
+    module.more = _more
+    changed = ("BASE", "TABLE", "NAMES", "RATES", "more", "Settings.scale")
+    for names in changed:
+        # So that nobody is warned of what is meant.
+        first_told(GlobalName(_NAME, tuple(names.split("."))))
     return module, home
