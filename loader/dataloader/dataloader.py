@@ -26,6 +26,7 @@ from tundish.loader.dataloader.parallel import Parallel
 from tundish.loader.dataloader.progress import Progress
 from tundish.loader.dataloader.samplers import BatchSampler, RandomSampler, SequentialSampler
 from tundish.loader.dataloader.seeding import foreseen, generators_of
+from tundish.loader.dataloader.unsaved import warn_of_draws
 from tundish.loader.plan.settings import one_of
 from tundish.loader.run.starting.inside import overruled
 from tundish.loader.run.starting.launcher import launcher
@@ -46,6 +47,7 @@ class Loading:
     _said_length: int | None = None
     _pinning: Any = None
     _asked_ahead: int | None = None
+    _told_of_draws = False
     _recruiting: Any = None  # what makes the source of its workers; None for those of this machine
 
     def __iter__(self) -> LoaderIterator | DatasetBatches:
@@ -125,6 +127,9 @@ class Loading:
             record = generators_of(self._order, this.generator)
             self._progress = Progress(epoch=-1, ended=True, record=record)
         progress = self._progress.before() if behind else self._progress
+        if progress.batches and progress.cursor is None and not self._told_of_draws:
+            self._told_of_draws = True
+            warn_of_draws(self._order)
         if ended and progress.batches and not progress.ended:
             progress = replace(progress)
             progress.end()

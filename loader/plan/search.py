@@ -91,10 +91,20 @@ class Finding:
 
 
 class StateSearch:
-    """A search through a node's arguments."""
+    """A search through a node's arguments.
 
-    def __init__(self, *, seeded: bool, files: bool = True) -> None:
-        self._seeded = seeded
+    Parameters
+    ----------
+    seeded : bool
+        True if a function's `rng` is given to it.
+    files : bool, default True
+        False to leave files out.
+    passed : bool, default True
+        False if the generator that code passes to torch's functions is None.
+    """
+
+    def __init__(self, *, seeded: bool, files: bool = True, passed: bool = True) -> None:
+        self._seeded, self._passed = seeded, passed
         self._files = files
         self._items = _MOST  # that may still be looked at
         self._waiting: deque[tuple[Any, Finding]] = deque()
@@ -224,7 +234,7 @@ class StateSearch:
         self._code(function.__code__, names, short_name(function))
 
     def _code(self, code: CodeType, names: Names, where: str) -> None:
-        given = any(
+        given = self._passed and any(
             isinstance(each, tuple) and "generator" in each for each in code.co_consts
         )  # a keyword of a call: torch draws from that
         for read in reads_of(code):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +23,7 @@ import tundish as td
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tundish.loader.dataloader.distributed import Uneven
 
@@ -337,6 +339,71 @@ def test_iterables_that_draw_from_global_generators(workers: int) -> None:
         again.load_state_dict(through_json(first))
         assert [batch.tolist() for batch in again] == whole[0][done:]
         assert [batch.tolist() for batch in again] == whole[1], "and the epoch after it"
+
+
+class Drawing:
+    """A sampler whose order comes from a generator of the whole process, or from a seed."""
+
+    def __init__(self, draw: Callable[[int], list[int]]) -> None:
+        self.draw = draw
+
+    def __len__(self) -> int:
+        return 8
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.draw(8))
+
+
+class Buckets(Drawing):
+    """A batch sampler that draws, around a sampler that does not."""
+
+    def __init__(self, draw: Callable[[int], list[int]]) -> None:
+        super().__init__(draw)
+        self.sampler = td.SequentialSampler(range(16))
+
+    def __iter__(self) -> Iterator[list[int]]:  # type: ignore[override]
+        keys = list(self.sampler)
+        return iter([keys[2 * at : 2 * at + 2] for at in self.draw(8)])
+
+
+def shuffled_by_python(count: int) -> list[int]:
+    order = list(range(count))
+    random.shuffle(order)
+    return order
+
+
+def shuffled_by_numpy(count: int) -> list[int]:
+    return list(np.random.permutation(count))  # noqa: NPY002 - as users do
+
+
+def shuffled_by_a_seed(count: int) -> list[int]:
+    return list(np.random.default_rng(3).permutation(count))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("draw", [shuffled_by_python, shuffled_by_numpy])
+@pytest.mark.parametrize("kind", [Drawing, Buckets])
+def test_a_sampler_that_draws_from_the_whole_process_is_told_of(
+    kind: Any, draw: Any, workers: int
+) -> None:
+    given = {"batch_sampler" if kind is Buckets else "sampler": kind(draw)}
+    loader: Any = td.DataLoader(Numbers(16), num_workers=workers, **given)
+    iterator = iter(loader)
+    next(iterator)
+    with pytest.warns(UserWarning, match=rf"the order of {kind.__name__}: shuffled_by_\w+ calls"):
+        loader.state_dict()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader.state_dict()
+        iterator.close()
+
+
+def test_a_sampler_with_a_seed_is_not_told_of() -> None:
+    loader: Any = td.DataLoader(Numbers(16), sampler=Drawing(shuffled_by_a_seed))
+    next(iter(loader))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader.state_dict()
 
 
 def test_a_sampler_with_a_state() -> None:
