@@ -36,16 +36,11 @@ _EACH = 8  # bytes that any value counts for
 _NUMBERS = {type(None), bool, int, float, complex}
 _TEXTS = {str, bytes}
 _LIBRARIES = {
-    "PIL",
-    "numpy",
-    "pandas",
-    "polars",
-    "pyarrow",
-    "scipy",
-    "sklearn",
-    "tokenizers",
-    "transformers",
-} | sys.stdlib_module_names
+    *("PIL", "numpy", "pandas", "polars", "pyarrow", "scipy", "sklearn", "xarray"),
+    *("albumentations", "sentencepiece", "tiktoken", "tokenizers", "torchvision", "transformers"),
+    *("ml_collections", "omegaconf", "pydantic"),
+    *sys.stdlib_module_names,
+}
 """Packages whose objects may be asked for their content, however they pickle."""
 _OF_TORCH = ("Size", "device", "dtype")
 
