@@ -23,6 +23,7 @@ from tundish.errors import ChangedGlobalsError
 from tundish.loader.plan.reaching import globals_read
 from tundish.loader.plan.reads import GlobalName
 from tundish.loader.run.starting import agreeing
+from tundish.loader.service.distributing import sharing
 
 ROOT = Path(__file__).parents[2]
 
@@ -301,3 +302,17 @@ def test_a_loader_whose_workers_disagree_is_not_read_before_they_agree() -> None
         loader = DataLoader(reading.Reading(), num_workers=2, collate_fn=list)
         assert {batch[0][3] for batch in loader} == {"60"}
     assert len([each for each in told if "config.SIZE" in str(each.message)]) == 1
+
+
+def test_a_shared_job_warns_of_values_that_its_server_may_not_have() -> None:
+    ds = Dataset.range(2).map(lambda x: x + config.SIZE + len(anew.WORDS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sharing._warn_of_globals(ds, "run")
+    config.set_size(50)
+    with pytest.warns(UserWarning, match=r"job 'run' .* tests\.laws\.changing\.config\.SIZE is 50"):
+        sharing._warn_of_globals(ds, "run")
+    ignored = ds.with_options(Options(globals="ignore"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sharing._warn_of_globals(ignored, "run")

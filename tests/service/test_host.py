@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.laws.changing import config
 from tests.service.hosted import (
     Consumer,
     checked,
@@ -376,3 +377,19 @@ def test_those_that_begin_at_one_state_share_a_pipeline(tmp_path: Path) -> None:
         other.load_state_dict(state)
         assert [x["x"].tolist() for x in one] == [x["x"].tolist() for x in other]
     assert path.stat().st_size - before < 2 * 30, "each has a pipeline of its own"
+
+
+@pytest.mark.filterwarnings("ignore:.*changed at run time")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_globals_have_the_first_consumers_values(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hoststarting, "start_host", STARTED)  # not a fork, which has everything
+    monkeypatch.setattr(config, "SIZE", 77)
+    monkeypatch.setattr(config, "STEPS", list(range(20_000)))
+    monkeypatch.setattr(config, "NAME", abs)
+    ds = td.Dataset.range(3).map(
+        lambda x: config.SIZE + config.STEPS[int(x) + 9000] + config.NAME(-1)
+    )
+    shared = host(ds.with_options(td.Options(workers=workers)), f"globals-{workers}", linger=0.2)
+    assert [int(x) for x in shared] == [9078, 9079, 9080]

@@ -26,6 +26,7 @@ from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.forms import form_of
 from tundish.loader.run.starting.globals import Entry, ImportedGlobal, PickledValue, found_here
 from tundish.loader.run.starting.launcher import launcher
+from tundish.snapshot.fingerprint.provenance import is_users_module
 
 if TYPE_CHECKING:
     from tundish.loader.plan.reads import GlobalName
@@ -92,7 +93,7 @@ class Agreement:
         modules, asked = pickle.loads(question)
         differing: dict[GlobalName, ImportedGlobal] = dict(asked)
         unknown = [place for place in differing if self._difference(place) is None]
-        fresh = self._imported_again(modules, unknown) if unknown else {}
+        fresh = imported_again(modules, unknown, self._threads, self._start) if unknown else {}
         for place in unknown:
             found = differing[place]
             again = fresh.get(place, found)  # a module that cannot be imported there
@@ -116,25 +117,46 @@ class Agreement:
     def _difference(self, place: GlobalName) -> Difference | None:
         return remembered(place, self._entries[place].form)
 
-    def _imported_again(
-        self, modules: list[str], places: list[GlobalName]
-    ) -> dict[GlobalName, ImportedGlobal]:
-        """Return the values that globals have after another import in the consumer's own environment."""
-        begins = launcher(self._threads, None if self._start == "fork" else self._start)
-        fd = scratch_file()
+
+def imported_again(
+    modules: list[str], places: list[GlobalName], threads: int, start: str
+) -> dict[GlobalName, ImportedGlobal]:
+    """Return the values that globals have after another import in the consumer's own environment."""
+    begins = launcher(threads, None if start == "fork" else start)
+    fd = scratch_file()
+    try:
+        entry = f"{__name__}:import_again"
+        process = begins.start(entry, [fd], pickle.dumps((modules, places)), hidden=False)
         try:
-            entry = f"{__name__}:import_again"
-            process = begins.start(entry, [fd], pickle.dumps((modules, places)), hidden=False)
-            try:
-                if process.wait_exit(_MOST_S) is None:
-                    process.kill()
-                    return {}
-            finally:
-                process.release()
-            data = os.pread(fd, os.fstat(fd).st_size, 0)
+            if process.wait_exit(_MOST_S) is None:
+                process.kill()
+                return {}
         finally:
-            os.close(fd)
-        return pickle.loads(data) if data else {}
+            process.release()
+        data = os.pread(fd, os.fstat(fd).st_size, 0)
+    finally:
+        os.close(fd)
+    return pickle.loads(data) if data else {}
+
+
+def differing_from_import(roots: Iterable[FunctionType | type]) -> list[str]:
+    """Return the globals that functions read and that another import gives other values, a line each.
+
+    Parameters
+    ----------
+    roots : iterable of functions and types
+        The objects that another process receives.
+    """
+    entries = entries_now(roots, "ship")
+    if not entries:
+        return []
+    modules = [each for each in list(sys.modules) if each != "__main__" and is_users_module(each)]
+    fresh = imported_again(modules, [each.place for each in entries], 1, "zygote")
+    return [
+        f"{each.place} is {each.value.shown} here, and {fresh[each.place].shown} where its module has just been imported"
+        for each in entries
+        if each.place in fresh and fresh[each.place].form != each.form
+    ]
 
 
 def told_of(before: Sequence[Entry], after: Sequence[Entry], policy: str) -> list[str]:

@@ -116,9 +116,9 @@ class HostLink:
         self._tell({"do": "hello", "versions": versions()})
         kind, *rest, fds = self._receive()
         if kind == "want":
-            with plan.packed() as (payload, description):
+            with plan.packed() as files:
                 told = {"do": "dataset", "digest": plan.digest}
-                self._tell(told, (payload, description))
+                self._tell(told, files)
             kind, *rest, fds = self._receive()
         try:
             (told,) = rest

@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.operators.options import options_of
 from tundish.loader.run.evaluating.describing import describe_pipeline
+from tundish.loader.run.starting.agreeing import entries_now
 from tundish.loader.run.starting.control import scratch_file
+from tundish.loader.run.starting.globals import with_all_values
 from tundish.loader.run.starting.payload import pack
 from tundish.loader.run.starting.settings import values_now
 from tundish.loader.run.state import describe_plan, plan_differences
@@ -66,14 +69,14 @@ class HostedPlan:
         )
 
     @contextlib.contextmanager
-    def packed(self) -> Iterator[tuple[int, int]]:
-        """Write the dataset and its description to files; give their descriptors."""
-        payload = pack([("the process's settings", values_now()), ("the dataset", self.root)])
-        try:
-            description = scratch_file(json.dumps(self.description).encode())
-            try:
-                yield payload.fd, description
-            finally:
-                os.close(description)
-        finally:
-            payload.close()
+    def packed(self) -> Iterator[tuple[int, int, int]]:
+        """Write the dataset, its description and the globals that its functions read to files; give their descriptors."""
+        with contextlib.ExitStack() as files:
+            payload = pack([("the process's settings", values_now()), ("the dataset", self.root)])
+            files.callback(payload.close)
+            entries = entries_now(payload.met, options_of(self.root).globals or "ship")
+            found = [payload.fd]
+            for data in (json.dumps(self.description).encode(), with_all_values(entries)):
+                found.append(scratch_file(data))
+                files.callback(os.close, found[-1])
+            yield tuple(found)  # type: ignore[misc]

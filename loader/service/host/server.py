@@ -11,6 +11,7 @@ import errno
 import fcntl
 import itertools
 import json
+import mmap
 import os
 import secrets
 import select
@@ -27,6 +28,7 @@ from tundish.loader.protocols.context import first_seed
 from tundish.loader.protocols.failure import dumps_exception
 from tundish.loader.run.coordinating.store import shared_ring
 from tundish.loader.run.parallelism import budget_of
+from tundish.loader.run.starting.globals import adopt
 from tundish.loader.run.starting.payload import unpack
 from tundish.loader.run.starting.settings import Applied
 from tundish.loader.service.host.attached import Attached, HostStream
@@ -260,9 +262,13 @@ class HostServer:
         """Unpack the dataset that the first consumer sends."""
         if self._node is None:
             try:
-                settings, node = unpack(fds[0])
+                by_value = dict[str, dict[str, Any]]()
+                settings, node = unpack(fds[0], namespaces=by_value)
                 self._settings.take(settings, early=True)
                 self._settings.take(settings, early=False)
+                # This process has the consumer's environment, so all of the consumer's values are right here.
+                with mmap.mmap(fds[2], 0, access=mmap.ACCESS_READ) as data:
+                    adopt(data, by_value)
                 self._begin(node)
             except Exception as error:  # noqa: BLE001 - of anything that it unpickles
                 told = "".join(traceback.format_exception(error))
