@@ -114,7 +114,7 @@ class MapFetcher:
             return batch
         several = getattr(recipe.dataset, "__getitems__", None)
         if several and self._with_rng is None:
-            return collated(recipe, _several(several, keys), keys, allocate)
+            return collated(recipe, [_several(several, keys)], keys, allocate)
         stream = _stream(recipe, len(keys), allocate)
         samples: list[Any] = []
         take = samples.append if stream is None else stream.add
@@ -123,9 +123,11 @@ class MapFetcher:
         else:
             for k, key in enumerate(keys):
                 take(self._sample(task, k, key))
-        if stream is None:
-            return collated(recipe, samples, keys, allocate)
-        return _named(stream.result, keys)
+        if stream is not None:
+            return _named(stream.result, keys)
+        held = [samples]
+        del samples, take
+        return collated(recipe, held, keys, allocate)
 
     def columns(self, keys: Any, allocate: Allocate | None) -> Any:
         """Return the batch of keys whose samples need not be made and draw nothing; else None."""
@@ -218,10 +220,11 @@ class IterableFetcher:
                 raise Exhausted
             return _converted(recipe, taken.pop(), allocate)
         assert recipe.batch_size is not None
-        samples = self._taken(recipe.batch_size)
-        if not samples or (recipe.drop_last and len(samples) < recipe.batch_size):
+        held = [self._taken(recipe.batch_size)]
+        count = len(held[0])
+        if not count or (recipe.drop_last and count < recipe.batch_size):
             raise Exhausted
-        return collated(recipe, samples, range(len(samples)), allocate)
+        return collated(recipe, held, range(count), allocate)
 
     def columns(self, keys: Any, allocate: Allocate | None) -> Any:
         return None
@@ -265,23 +268,38 @@ def _owned_here(recipe: Recipe, allocate: Allocate | None) -> Callable[..., Any]
 
     A worker's is pickled in any case. Torch's loader hands over what it is given, and so does that for torch.
     """
-    return owned if allocate is None and not recipe.tensors else _as_it_is
+    return _owned if allocate is None and not recipe.tensors else _as_it_is
+
+
+def _owned(value: Any, _: None = None) -> Any:
+    if type(value) is list:  # which `owned` would take for an object of an unknown class
+        parts: Any = tuple(value)
+        del value
+        return list(owned(parts, parts := None))
+    return owned(value, value := None)
 
 
 def _as_it_is(value: Any, _: None = None) -> Any:
     return value
 
 
-def collated(recipe: Recipe, samples: Any, keys: Any, allocate: Allocate | None) -> Any:
+def collated(recipe: Recipe, held: list[Any], keys: Any, allocate: Allocate | None) -> Any:
     """Collate samples by the loader's rule.
 
-    The result of ``__getitems__`` need not be a list: it may be a batch, which the rule handles.
+    Parameters
+    ----------
+    recipe, keys, allocate
+        The loader's recipe, the samples' keys, and as for `MapFetcher.fetch`.
+    held : list
+        The samples as its only item, which is taken out: what refers to them shows whose the batch is. The result of
+        ``__getitems__`` need not be a list: it may be a batch, which the rule handles.
     """
-    stream = _stream(recipe, len(samples), allocate) if type(samples) is list else None
+    is_list = type(held[0]) is list
+    stream = _stream(recipe, len(held[0]), allocate) if is_list else None
     if stream is None:
         rule = recipe.collate or general(recipe)
-        return _owned_here(recipe, allocate)(_named(lambda: rule(samples), keys))
-    for sample in samples:
+        return _owned_here(recipe, allocate)(_named(lambda: rule(held.pop()), keys))
+    for sample in held.pop():
         stream.add(sample)
     return _named(stream.result, keys)
 

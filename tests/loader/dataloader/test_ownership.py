@@ -88,3 +88,6 @@ def test_a_fresh_sample_is_not_copied() -> None:
     dataset = Fresh()
     samples = list(td.DataLoader(dataset, None))
     assert [sample.ctypes.data for sample in samples] == dataset.places
+    dataset = Fresh()
+    lists = list(td.DataLoader(dataset, 2, collate_fn=list))
+    assert [each.ctypes.data for batch in lists for each in batch] == dataset.places
