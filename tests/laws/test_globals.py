@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import os
 import signal
 import subprocess
@@ -302,6 +303,23 @@ def test_a_loader_whose_workers_disagree_is_not_read_before_they_agree() -> None
         loader = DataLoader(reading.Reading(), num_workers=2, collate_fn=list)
         assert {batch[0][3] for batch in loader} == {"60"}
     assert len([each for each in told if "config.SIZE" in str(each.message)]) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*changed at run time")
+def test_a_function_of_a_module_that_workers_cannot_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "plugin.py"
+    file.write_text("def triple(x):\n    return 3 * x\n\nclass Kind:\n    size = 4\n")
+    spec = importlib.util.spec_from_file_location("a_plugin", file)
+    assert spec is not None
+    assert spec.loader is not None
+    plugin = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "a_plugin", plugin)
+    spec.loader.exec_module(plugin)
+    config.NAME, config.NOTHING = plugin.triple, plugin.Kind
+    ds = Dataset.range(3).map(lambda x: config.NAME(x) + config.NOTHING.size)
+    assert [int(x) for x in ds.iterator(workers=1)] == [4, 7, 10]
 
 
 def test_a_shared_job_warns_of_values_that_its_server_may_not_have() -> None:

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -25,6 +25,7 @@ import numpy as np
 from tundish.loader.plan.reads import GlobalName
 from tundish.loader.plan.safe_introspection import UNKNOWN, held_by, is_of
 from tundish.loader.run.starting.arrivals import when_imported
+from tundish.loader.run.starting.byvalue import ByValue, module_name
 from tundish.loader.run.starting.forms import form_of
 from tundish.loader.run.starting.mapped import mapped_file, open_mapped
 from tundish.loader.run.starting.reducers import reduce_module
@@ -79,7 +80,13 @@ class PickledValue:
 class _ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Cloudpickle that sends arrays over mapped files by path, and torch's tensors by content."""
 
+    def __init__(self, file: io.BytesIO, modules: ByValue) -> None:
+        super().__init__(file, protocol=5)
+        self._modules = modules
+
     def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, (type, FunctionType)):
+            self._modules.take(module_name(value))
         if isinstance(value, np.ndarray) and (place := mapped_file(value)) is not None:
             return open_mapped, (place,)
         torch = sys.modules.get("torch")
@@ -92,7 +99,8 @@ class _ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 def _dumps(value: Any) -> bytes:
     file = io.BytesIO()
-    _ValuePickler(file, protocol=5).dump(value)
+    with ByValue() as modules:
+        _ValuePickler(file, modules).dump(value)
     return file.getvalue()
 
 
