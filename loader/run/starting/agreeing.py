@@ -24,9 +24,14 @@ from tundish.errors import ChangedGlobalsError
 from tundish.loader.plan.reaching import globals_read
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.forms import form_of
-from tundish.loader.run.starting.globals import Entry, ImportedGlobal, PickledValue, found_here
+from tundish.loader.run.starting.globals import (
+    Entry,
+    ImportedGlobal,
+    PickledValue,
+    found_here,
+    users_modules,
+)
 from tundish.loader.run.starting.launcher import launcher
-from tundish.snapshot.fingerprint.provenance import is_users_module
 
 if TYPE_CHECKING:
     from tundish.loader.plan.reads import GlobalName
@@ -150,8 +155,7 @@ def differing_from_import(roots: Iterable[FunctionType | type]) -> list[str]:
     entries = entries_now(roots, "ship")
     if not entries:
         return []
-    modules = [each for each in list(sys.modules) if each != "__main__" and is_users_module(each)]
-    fresh = imported_again(modules, [each.place for each in entries], 1, "zygote")
+    fresh = imported_again(users_modules(), [each.place for each in entries], 1, "zygote")
     return [
         f"{each.place} is {each.value.shown} here, and {fresh[each.place].shown} where its module has just been imported"
         for each in entries

@@ -1,7 +1,7 @@
 """Digests of values, equal for equal values in every process.
 
 A value is walked to a tree of atoms, which is pickled and hashed. Small containers and arrays of up to some megabytes
-count whole. Of what is larger some items count, and their number, so that a digest takes some tens of milliseconds at
+count whole. Of what is larger some items count, and their number, so that a digest takes a fraction of a second at
 most, however large the value: it tells one table from another, but misses a change of one item among millions.
 """
 

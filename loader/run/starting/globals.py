@@ -30,6 +30,7 @@ from tundish.loader.run.starting.forms import form_of
 from tundish.loader.run.starting.mapped import mapped_file, open_mapped
 from tundish.loader.run.starting.reducers import reduce_module
 from tundish.loader.run.starting.tensors import reduce_tensor
+from tundish.snapshot.fingerprint.provenance import is_users_module
 
 _SHOWN = 80
 _SMALL = 64 << 10  # bytes up to which values are pickled at once and sent with their digests
@@ -58,7 +59,7 @@ class PickledValue:
 
     def __init__(self, value: Any, nbytes: int) -> None:
         self.is_small = nbytes <= _SMALL
-        self._value = value
+        self._value = None if self.is_small else value
         self._data = _dumps(value) if self.is_small else None
 
     @property
@@ -159,6 +160,11 @@ def _is_long(value: Any) -> bool:
     return type(value) in (dict, frozenset, list, set, str, tuple) and len(value) > _SHOWN
 
 
+def users_modules() -> list[str]:
+    """Return the names of the user's modules that are loaded, without ``__main__``."""
+    return [name for name in list(sys.modules) if name != "__main__" and is_users_module(name)]
+
+
 def found_here(place: GlobalName) -> ImportedGlobal:
     """Return a global's digest and text in this process."""
     value = _Homes({}).value(place)
@@ -202,7 +208,8 @@ class AdoptedGlobals:
     def follow(self, entries: Sequence[Entry]) -> None:
         """Take the globals that have changed in the consumer since the last call."""
         here = self._here(entries)
-        self._take([each for each in here if self._last.get(each.place) != each.form], {})
+        changed = [each for each in here if self._last.get(each.place) != each.form]
+        self._take(changed, {each.place: each.value.data for each in changed})
         self._last.update((each.place, each.form) for each in entries)
 
     def _here(self, entries: Sequence[Entry]) -> list[Entry]:
@@ -222,31 +229,28 @@ class AdoptedGlobals:
         self._compare(list(self._later.pop(module).values()))
 
     def _compare(self, entries: Sequence[Entry]) -> None:
-        differing = []
+        values: dict[GlobalName, bytes] = {}
+        asked = []
         for each in entries:
             value = self._homes.value(each.place)
             form = None if value is UNKNOWN else _digest(value)
-            if form != each.form:
-                differing.append((each, ImportedGlobal(form, shown(value))))
-        asked = [
-            (each.place, found)
-            for each, found in differing
-            if not (each.taken and each.value.is_small)
-        ]
-        told = self._ask(asked) if asked else {}
-        known = {each.place for each, _ in differing} - {place for place, _ in asked}
-        self._take(
-            [each for each, _ in differing if each.place in known or each.place in told], told
-        )
+            if form == each.form:
+                continue
+            if each.taken and each.value.is_small:
+                values[each.place] = each.value.data
+            else:
+                asked.append((each.place, ImportedGlobal(form, shown(value))))
+        if asked:
+            values.update(self._ask(asked))
+        self._take([each for each in entries if each.place in values], values)
 
-    def _take(self, entries: Sequence[Entry], told: Mapping[GlobalName, bytes]) -> None:
+    def _take(self, entries: Sequence[Entry], pickled: Mapping[GlobalName, bytes]) -> None:
         """Set globals; a container that several names share is filled in place, so that it stays one object."""
         values: dict[int, Any] = {}
         of_each: dict[int, set[int]] = defaultdict(set)
         for each in entries:
             if each.identity not in values:
-                data = told.get(each.place) or each.value.data
-                values[each.identity] = pickle.loads(data)
+                values[each.identity] = pickle.loads(pickled[each.place])
             of_each[id(self._homes.value(each.place))].add(each.identity)
         filled: set[int] = set()
         for each in entries:

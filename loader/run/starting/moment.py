@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.starting.globals import AdoptedGlobals, Entry, ImportedGlobal
+from tundish.loader.run.starting.globals import AdoptedGlobals, Entry, ImportedGlobal, users_modules
 from tundish.loader.run.starting.payload import unpack
 from tundish.loader.run.starting.settings import Applied, Values
 from tundish.loader.run.starting.surroundings import uncollected
-from tundish.snapshot.fingerprint.provenance import is_users_module
 
 if TYPE_CHECKING:
     from tundish.loader.plan.reads import GlobalName
@@ -84,8 +82,5 @@ class Luggage:
     def _asked(
         self, differing: Sequence[tuple[GlobalName, ImportedGlobal]]
     ) -> Mapping[GlobalName, bytes]:
-        loaded = [
-            name for name in list(sys.modules) if name != "__main__" and is_users_module(name)
-        ]
-        answer: Mapping[GlobalName, bytes] = self._ask((loaded, differing))
+        answer: Mapping[GlobalName, bytes] = self._ask((users_modules(), differing))
         return answer

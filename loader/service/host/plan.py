@@ -69,7 +69,7 @@ class HostedPlan:
         )
 
     @contextlib.contextmanager
-    def packed(self) -> Iterator[tuple[int, int, int]]:
+    def packed(self) -> Iterator[tuple[int, ...]]:
         """Write the dataset, its description and the globals that its functions read to files; give their descriptors."""
         with contextlib.ExitStack() as files:
             payload = pack([("the process's settings", values_now()), ("the dataset", self.root)])
@@ -79,4 +79,4 @@ class HostedPlan:
             for data in (json.dumps(self.description).encode(), with_all_values(entries)):
                 found.append(scratch_file(data))
                 files.callback(os.close, found[-1])
-            yield tuple(found)  # type: ignore[misc]
+            yield tuple(found)
