@@ -24,7 +24,6 @@ from tundish.errors import ChangedGlobalsError
 from tundish.loader.plan.reaching import globals_read
 from tundish.loader.plan.reads import GlobalName
 from tundish.loader.run.starting import agreeing
-from tundish.loader.service.distributing import sharing
 
 ROOT = Path(__file__).parents[2]
 
@@ -320,17 +319,3 @@ def test_a_function_of_a_module_that_workers_cannot_import(
     config.NAME, config.NOTHING = plugin.triple, plugin.Kind
     ds = Dataset.range(3).map(lambda x: config.NAME(x) + config.NOTHING.size)
     assert [int(x) for x in ds.iterator(workers=1)] == [4, 7, 10]
-
-
-def test_a_shared_job_warns_of_values_that_its_server_may_not_have() -> None:
-    ds = Dataset.range(2).map(lambda x: x + config.SIZE + len(anew.WORDS))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        sharing._warn_of_globals(ds, "run")
-    config.set_size(50)
-    with pytest.warns(UserWarning, match=r"job 'run' .* tests\.laws\.changing\.config\.SIZE is 50"):
-        sharing._warn_of_globals(ds, "run")
-    ignored = ds.with_options(Options(globals="ignore"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        sharing._warn_of_globals(ignored, "run")

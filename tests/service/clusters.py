@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,11 +39,15 @@ class ReachedCluster:
 
 
 @contextmanager
-def cluster_process() -> Iterator[ReachedCluster]:
+def cluster_process(**environ: str) -> Iterator[ReachedCluster]:
     """A dispatcher and two workers in a process of their own: tests that change nothing of them may share it."""
     command = [sys.executable, "-c", _PROGRAM]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environ},
     ) as process:
         try:
             assert process.stdout is not None

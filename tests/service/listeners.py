@@ -46,7 +46,7 @@ def listening(
     job: Callable[[Loop], HostedJob], name: str = "j", port: int = 0
 ) -> Iterator[Address]:
     """Serve a job at an address, under a name."""
-    jobs = Jobs(lambda order, payload, loop: job(loop))
+    jobs = Jobs(start=lambda order, payload, loop: job(loop))
     with Listener("127.0.0.1", port, OURS, {ROLE: jobs}) as listener:
         listener.start()
         jobs.do([JobOrder(name, "d", "shared")], (), lambda _: b"")

@@ -54,6 +54,9 @@ class JobDouble:
         self.order, self.payload = order, payload
         self.closed = False
 
+    def ready(self, timeout_s: float) -> bool:
+        return True
+
     def consumers(self) -> int:
         return 0
 
@@ -87,7 +90,7 @@ def joined(
 ) -> Joining:
     """An agent that joins, and would be reached at a port that its name tells."""
     agent = {"name": name, "address": ["127.0.0.1", 1000 + ord(name[0])], "cores": cores}
-    jobs, loop = Jobs(start), Loop()
+    jobs, loop = Jobs(start=start), Loop()
     stack.callback(loop.close)
     jobs.attach(loop)
     joining = Joining(parse_addresses(target), Credentials.find(), agent, jobs, **fields)

@@ -92,6 +92,12 @@ def test_no_case_shows_them(first: int, cluster: ReachedCluster) -> None:
         assert theirs == states, case.name
 
 
+def test_no_workers_are_those_of_no_service(cluster: ReachedCluster) -> None:
+    here = Dataset.range(3).map(lambda _: os.getpid())
+    served = cluster.computes(here.with_options(Options(workers=0)))
+    assert {int(x) for x in served} == {os.getpid()}
+
+
 @pytest.mark.parametrize("first", ["with", "without"])
 def test_a_state_goes_on_with_a_service_and_without(first: str, cluster: ReachedCluster) -> None:
     plain = (

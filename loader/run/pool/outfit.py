@@ -74,7 +74,7 @@ def crew_of_processes(
         start=start,
         met=tuple(met),
         objects=None if payload is not None else tuple(part for _, part in parts),
-        answer=lambda question: Agreement(config["moment"].entries, policy, threads, start).answer(
+        answer=lambda question: Agreement(config["moment"].entries, policy, threads).answer(
             question
         ),
         recruiting=recruiting,

@@ -3,8 +3,8 @@
 A worker takes the consumer's values, so that there is one value for all processes, as if they were forked: of a global that was
 changed at run time, and of one that each import makes anew (a random permutation, the order of a set of texts, a start
 time). It keeps its own value of what depends on its environment, such as a device that is hidden from workers. To tell
-these apart, the modules are imported once more, in a process with the consumer's environment, devices included: what
-has the consumer's value there depends on the environment. This happens the first time that a global differs, and
+these apart, the modules are imported once more, in a process with the consumer's environment, devices included, and another order of
+sets: what has the consumer's value there depends on the environment. This happens the first time that a global differs, and
 never again for the same global.
 """
 
@@ -16,7 +16,10 @@ import importlib
 import os
 import pickle
 import sys
+import time
+import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING
 
@@ -29,14 +32,17 @@ from tundish.loader.run.starting.globals import (
     ImportedGlobal,
     PickledValue,
     found_here,
-    users_modules,
 )
 from tundish.loader.run.starting.launcher import launcher
+from tundish.snapshot.fingerprint.provenance import is_users_module
+from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.plan.reads import GlobalName
 
-_MOST_S = 30.0  # that another import may take
+_MOST_S = 30.0  # that other imports may take
+_OF_AN_ITERATOR = "Workers get the value that it has when an iterator is made."
+_OF_A_JOB = "The workers of the service's job get the value that it has now."
 
 
 def entries_now(roots: Iterable[FunctionType | type], policy: str) -> tuple[Entry, ...]:
@@ -79,13 +85,11 @@ class Agreement:
         What to do about a changed global.
     threads : int
         The number of threads that a library may use within a worker.
-    start : {"zygote", "spawn", "fork"}
-        How workers start.
     """
 
-    def __init__(self, entries: Sequence[Entry], policy: str, threads: int, start: str) -> None:
+    def __init__(self, entries: Sequence[Entry], policy: str, threads: int) -> None:
         self._entries = {each.place: each for each in entries}
-        self._policy, self._threads, self._start = policy, threads, start
+        self._policy, self._threads = policy, threads
 
     def answer(self, question: bytes) -> tuple[bytes, list[str]]:
         """Return the answer to a worker, and the warnings for the user.
@@ -98,7 +102,7 @@ class Agreement:
         modules, asked = pickle.loads(question)
         differing: dict[GlobalName, ImportedGlobal] = dict(asked)
         unknown = [place for place in differing if self._difference(place) is None]
-        fresh = imported_again(modules, unknown, self._threads, self._start) if unknown else {}
+        fresh = imported_again(modules, unknown, self._threads)[0] if unknown else {}
         for place in unknown:
             found = differing[place]
             again = fresh.get(place, found)  # a module that cannot be imported there
@@ -124,43 +128,111 @@ class Agreement:
 
 
 def imported_again(
-    modules: list[str], places: list[GlobalName], threads: int, start: str
-) -> dict[GlobalName, ImportedGlobal]:
-    """Return the values that globals have after another import in the consumer's own environment."""
-    begins = launcher(threads, None if start == "fork" else start)
-    fd = scratch_file()
-    try:
-        entry = f"{__name__}:import_again"
-        process = begins.start(entry, [fd], pickle.dumps((modules, places)), hidden=False)
-        try:
-            if process.wait_exit(_MOST_S) is None:
+    modules: Sequence[str], places: Sequence[GlobalName], threads: int, seeds: Sequence[int] = (1,)
+) -> list[dict[GlobalName, ImportedGlobal]]:
+    """Return the values that globals have after other imports in the consumer's own environment.
+
+    Parameters
+    ----------
+    modules : sequence of str
+        The modules to import.
+    places : sequence of GlobalName
+        The globals.
+    threads : int
+        The number of threads that a library may use.
+    seeds : sequence of int
+        A seed for the hashes of texts, and so for the order of sets, for each import. Workers have 0.
+
+    Returns
+    -------
+    list of dict
+        For each seed the globals that were found. It is empty if the import took too long.
+    """
+    begins = launcher(threads, "spawn")
+    entry, config = f"{__name__}:import_again", pickle.dumps((modules, places))
+    until = time.monotonic() + _MOST_S
+    with contextlib.ExitStack() as files:
+        started = []
+        for seed in seeds:
+            fd = scratch_file()
+            files.callback(os.close, fd)
+            environ = {"PYTHONHASHSEED": str(seed)}
+            process = begins.start(entry, [fd], config, hidden=False, environ=environ)
+            files.callback(process.release)
+            started.append((process, fd))
+        found = []
+        for process, fd in started:
+            if process.wait_exit(max(0.0, until - time.monotonic())) is None:
                 process.kill()
-                return {}
-        finally:
-            process.release()
-        data = os.pread(fd, os.fstat(fd).st_size, 0)
-    finally:
-        os.close(fd)
-    return pickle.loads(data) if data else {}
+            data = os.pread(fd, os.fstat(fd).st_size, 0)
+            found.append(pickle.loads(data) if data else {})
+    return found
 
 
-def differing_from_import(roots: Iterable[FunctionType | type]) -> list[str]:
-    """Return the globals that functions read and that another import gives other values, a line each.
+@dataclass(frozen=True)
+class OwnGlobals:
+    """The globals of this process that another process, which imports the modules itself, would not have.
+
+    Parameters
+    ----------
+    entries : tuple of Entry
+        The globals that were changed at run time, or that each import makes anew.
+    changed : tuple of Entry
+        Those of them that were changed.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    changed: tuple[Entry, ...] = ()
+
+
+def own_globals(
+    roots: Iterable[FunctionType | type], modules: Iterable[str], policy: str
+) -> OwnGlobals:
+    """Return the globals that functions read and that another import would give other values.
 
     Parameters
     ----------
     roots : iterable of functions and types
         The objects that another process receives.
+    modules : iterable of str
+        The modules that it imports for them.
+    policy : {"ship", "error", "ignore"}
+        What to do about globals that were changed.
+
+    Raises
+    ------
+    ChangedGlobalsError
+        A global was changed, and the policy is "error".
+
+    Warns
+    -----
+    UserWarning
+        A global was changed; once for each.
     """
-    entries = entries_now(roots, "ship")
-    if not entries:
-        return []
-    fresh = imported_again(users_modules(), [each.place for each in entries], 1, "zygote")
-    return [
-        f"{each.place} is {each.value.shown} here, and {fresh[each.place].shown} where its module has just been imported"
-        for each in entries
-        if each.place in fresh and fresh[each.place].form != each.form
-    ]
+    entries = entries_now(roots, policy)
+    unknown = [each for each in entries if remembered(each.place, each.form) is None]
+    fresh: dict[GlobalName, str] = {}
+    if unknown:
+        places = [each.place for each in unknown]
+        users = sorted(filter(is_users_module, modules))
+        one, other = imported_again(users, places, 1, seeds=(0, 1))
+        for each in unknown:
+            if each.place in one and each.place in other:
+                found, again = one[each.place], other[each.place]
+                remember(each.place, each.form, _judged(each, found, again))
+                fresh[each.place] = found.shown
+    known = {each.place: remembered(each.place, each.form) for each in entries}
+    changed = tuple(each for each in entries if known[each.place] is Difference.CHANGED)
+    lines = {each.place: f"{each.place} is {each.value.shown}" for each in changed}
+    for place in lines.keys() & fresh.keys():
+        lines[place] += f", and {fresh[place]} where its module has just been imported"
+    if lines and policy == "error":
+        raise ChangedGlobalsError(tuple(lines.values()))
+    for place, line in lines.items():
+        if first_told(place):
+            warnings.warn(_warning(line, _OF_A_JOB), stacklevel=callers_level())
+    sent = tuple(each for each in entries if known[each.place] is not Difference.OWN)
+    return OwnGlobals(sent, changed)
 
 
 def told_of(before: Sequence[Entry], after: Sequence[Entry], policy: str) -> list[str]:
@@ -182,8 +254,8 @@ def told_of(before: Sequence[Entry], after: Sequence[Entry], policy: str) -> lis
     return [_warning(line) for place, line in lines.items() if first_told(place)]
 
 
-def _warning(line: str) -> str:
-    return f"{line}: it was changed at run time, or its import follows the order of a set of texts. Workers get the value that it has when an iterator is made. Options.globals='ignore' lets them keep their own, 'error' raises; this warning comes once"
+def _warning(line: str, whose: str = _OF_AN_ITERATOR) -> str:
+    return f"{line}: it was changed at run time. {whose} Options.globals='ignore' lets them keep their own, 'error' raises; this warning comes once"
 
 
 def import_again(fds: list[int], config: bytes) -> int:
@@ -193,7 +265,7 @@ def import_again(fds: list[int], config: bytes) -> int:
         os.dup2(silent, stream)
     modules, places = pickle.loads(config)
     for name in modules:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(BaseException):
             importlib.import_module(name)
     found = {place: found_here(place) for place in places if place.module in sys.modules}
     os.pwrite(fds[0], pickle.dumps(found), 0)

@@ -1,4 +1,6 @@
-"""Messages between the consumer and its zygote: small, with file descriptors attached.
+"""Messages between a process and one that it has started: a consumer and its zygote, an agent and a shared job.
+
+They are small, with file descriptors attached.
 
 Neither end ever blocks in a send: what the kernel does not accept is queued, and sent before the next message or by
 `flush`. The end that is not being read has unread messages itself, so it will answer them, and its answers
@@ -44,6 +46,10 @@ class ControlKind(IntEnum):
     STARTED = 5
     ENDED = 6
     FAILED = 7
+    # Between an agent and the process of a shared job, beside READY and FAILED: the connection of a consumer, and how
+    # many consumers there are.
+    CONSUMER = 9
+    CONSUMERS = 10
 
 
 class Message(NamedTuple):

@@ -264,7 +264,7 @@ class AdoptedGlobals:
 
 
 def with_all_values(entries: Sequence[Entry]) -> bytes:
-    """Return globals with their values, large ones, too, for a process that computes in this one's place and environment."""
+    """Return globals with their values, large ones, too, for a process that takes all of them."""
     values = {}
     for each in entries:
         with contextlib.suppress(Exception):  # a large value that cannot be pickled

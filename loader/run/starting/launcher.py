@@ -26,7 +26,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -231,7 +231,13 @@ class Launcher:
                 self._control.send(ControlKind.PRELOAD, text=text.encode())
 
     def start(
-        self, entry: str, fds: Sequence[int], config: bytes, *, hidden: bool = True
+        self,
+        entry: str,
+        fds: Sequence[int],
+        config: bytes,
+        *,
+        hidden: bool = True,
+        environ: Mapping[str, str] | None = None,
     ) -> WorkerProcess:
         """Request a worker, without waiting for it.
 
@@ -249,6 +255,8 @@ class Launcher:
         hidden : bool
             True to hide accelerators from it and limit its libraries' threads; False to leave its
             environment as this process's.
+        environ : mapping, optional
+            Environment variables that override those. With ``spawn``, the interpreter starts with them.
 
         Returns
         -------
@@ -261,7 +269,8 @@ class Launcher:
         """
         if os.getpid() != self._owner:
             raise RuntimeError(f"this launcher is process {self._owner}'s, not {os.getpid()}'s")
-        request = self._request(entry, config, hidden=hidden)
+        overrides = {**(self._environ if hidden else {}), **(environ or {})}
+        request = self._request(entry, config, overrides)
         self.pump()
         with self._lock, contextlib.ExitStack() as copies:
             sentinel = None
@@ -281,11 +290,11 @@ class Launcher:
                 self._lose(worker)
         return worker
 
-    def _request(self, entry: str, config: bytes, *, hidden: bool) -> Request:
+    def _request(self, entry: str, config: bytes, overrides: Mapping[str, str]) -> Request:
         return Request(
             entry=entry,
             config=config,
-            environ={**os.environ, **(self._environ if hidden else {})},
+            environ={**os.environ, **overrides},
             path=import_path(),
             argv=[str(argument) for argument in sys.argv],
             cwd=working_directory(),
@@ -516,7 +525,7 @@ class Template(Launcher):
                 self._process.kill()
                 raise deadlocked("the process that workers are forked from", "")
 
-    def _request(self, entry: str, config: bytes, *, hidden: bool) -> Request:
+    def _request(self, entry: str, config: bytes, overrides: Mapping[str, str]) -> Request:
         return Request(entry, config, environ={}, path=[], argv=[], cwd=None)
 
     def leave(self) -> None:

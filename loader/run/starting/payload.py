@@ -59,7 +59,7 @@ from tundish.shm.memory import NORESERVE
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Met", "Payload", "dumps_exception", "loads_exception", "pack", "unpack"]
+__all__ = ["Met", "Payload", "dumps_exception", "loads_exception", "met_in", "pack", "unpack"]
 
 _LARGE = 64 << 10  # bytes from which on a buffer is shared
 _ALIGNMENT = 128
@@ -140,6 +140,21 @@ def pack(objects: Sequence[tuple[str, object]], advice: str = _ADVICE) -> Payloa
         os.close(fd)
         raise
     return Payload(fd, tuple(pickler.met.values()), pickler.named, pickler.paths)
+
+
+def met_in(value: object) -> tuple[tuple[Met, ...], frozenset[str]]:
+    """Return the functions in an object and the types in it, and the modules that unpickling it imports.
+
+    Raises
+    ------
+    Exception
+        It cannot be pickled.
+    """
+    with ByValue() as modules, starting():
+        pickler = _PayloadPickler(io.BufferedWriter(_Nowhere()), modules)
+        pickler.dump(value)
+    met = tuple(pickler.met.values())
+    return met, frozenset({*map(module_name, met), *pickler.named})
 
 
 def _write(

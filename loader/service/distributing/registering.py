@@ -12,6 +12,7 @@ from tundish.loader.protocols.context import Context
 from tundish.loader.run.starting.payload import pack
 from tundish.loader.run.state import describe_plan, plan_differences
 from tundish.loader.service.dispatching.client import DispatcherClient
+from tundish.loader.service.jobs.registration import Registration
 
 if TYPE_CHECKING:
     from tundish.loader.service.distributing.distribute import ShardingPolicy, Terms
@@ -23,28 +24,30 @@ _ADVICE = (
 
 
 def registered(target: str, dataset: Dataset, dataset_id: str | None) -> str:
-    """Give a dataset to a dispatcher; return its id."""
-    payload = packed(dataset)
-    number = f"{int(dataset.fingerprint()):016x}" if dataset_id is None else dataset_id
-    plan = _described(dataset)
+    """Give a dataset to a dispatcher, with the present values of globals that its functions read; return its id."""
+    registration = Registration.of(dataset, packed(dataset))
+    number = registration.id(dataset) if dataset_id is None else dataset_id
+    plan = _described(dataset, registration)
     with DispatcherClient(target) as client:
         if dataset_id is not None:
             _check_same(client, plan, dataset_id)
-        client.register(number, payload, plan)
+        client.register(number, registration.to_bytes(), plan)
     return number
 
 
-def _described(dataset: Dataset) -> Any:
-    return json.loads(json.dumps(describe_plan(dataset._node), default=str))  # noqa: SLF001 - our own
+def _described(dataset: Dataset, registration: Registration) -> Any:
+    found = [*describe_plan(dataset._node), *registration.described()]  # noqa: SLF001 - our own
+    return json.loads(json.dumps(found, default=str))
 
 
 def _check_same(client: DispatcherClient, plan: Any, dataset_id: str) -> None:
     """Raise if an id that its user has chosen stands for another dataset."""
     try:
-        known = Dataset.from_bytes(client.dataset(dataset_id))
+        known = Registration.from_bytes(client.dataset(dataset_id))
     except FileNotFoundError:
         return
-    differences = plan_differences(plan, _described(known), "in the one that is registered")
+    there = _described(Dataset.from_bytes(known.plan), known)
+    differences = plan_differences(plan, there, "in the one that is registered")
     if differences:
         told = "; ".join(differences)
         raise ValueError(f"dataset_id={dataset_id!r} is the id of another dataset: {told}")
@@ -53,7 +56,7 @@ def _check_same(client: DispatcherClient, plan: Any, dataset_id: str) -> None:
 def fetched(target: str, dataset_id: str) -> Dataset:
     """Return a dataset that a dispatcher keeps."""
     with DispatcherClient(target) as client:
-        return Dataset.from_bytes(client.dataset(dataset_id))
+        return Registration.from_bytes(client.dataset(dataset_id)).dataset_here()
 
 
 def packed(dataset: Dataset) -> bytes:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.operators.options import options_of
-from tundish.loader.run.starting.agreeing import differing_from_import
-from tundish.loader.run.starting.payload import pack
 from tundish.loader.service.connections.credentials import Credentials
 from tundish.loader.service.dispatching.client import DispatcherClient
 from tundish.loader.service.distributing.registering import registered
 from tundish.loader.service.jobs.consuming import AHEAD, Consume
 from tundish.loader.service.jobs.hosting import job_wanted
-from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset
@@ -62,22 +57,6 @@ class DispatchedJob:
             return client.job(**self.wanted)
 
 
-def _warn_of_globals(dataset: Dataset, name: str) -> None:
-    """Warn of values of this process that the process that serves a job may not have: it imports the modules itself."""
-    node = dataset._node  # noqa: SLF001 - our own
-    if (options_of(node).globals or "ship") == "ignore":
-        return
-    payload = pack([("the dataset", node)])
-    met = payload.met
-    payload.close()
-    for line in differing_from_import(met):
-        warnings.warn(
-            f"the shared job {name!r} may not have this process's value of a global: {line}. Whoever serves the job imports the "
-            "module itself; let the function capture the value, or pass it as an argument",
-            stacklevel=callers_level(),
-        )
-
-
 def consumed(dataset: Dataset, terms: Terms, shared: Shared) -> Consume:
     """Register a dataset, and return the plan of a consumer of a job of it.
 
@@ -91,7 +70,6 @@ def consumed(dataset: Dataset, terms: Terms, shared: Shared) -> Consume:
         The job, as `sharing_of` returned it.
     """
     name, dealing, consumer = shared
-    _warn_of_globals(dataset, name)
     place = DispatchedJob(terms.target, name, registered(terms.target, dataset, None), dealing)
     ahead = AHEAD if terms.outstanding is None else terms.outstanding
     node = dataset._node  # noqa: SLF001 - our own

@@ -1,17 +1,20 @@
 """Hosting of jobs: an agent, or the dispatcher's own process, starts their servers as it is told.
 
-Consumers connect to the listener that the process has for its other roles, so a job needs no port of its own.
+Consumers connect to the listener that the process has for its other roles, so a job needs no port of its own. Each job has a process
+of its own (`jobprocess`), which takes the connections over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.service.connections.roles import Accepted, Role
 
 if TYPE_CHECKING:
+    from tundish.loader.service.connections.credentials import TlsFiles
     from tundish.loader.service.connections.loop import Loop
 
 
@@ -53,6 +56,9 @@ def job_wanted(name: str, dataset: str, kind: str, parameters: Any) -> dict[str,
 class HostedJob(Protocol):
     """A job's server."""
 
+    def ready(self, timeout_s: float) -> bool:
+        """Wait until consumers may come; return False if that takes longer. Raise what has prevented its start."""
+
     def consumers(self) -> int:
         """Return how many consumers are there, or -1 when the server has ended."""
 
@@ -67,13 +73,10 @@ class HostedJob(Protocol):
 
 
 StartJob = Callable[[JobOrder, bytes, "Loop"], HostedJob]
-"""Starts a job's server, given the payload of its dataset and the loop of its consumers' listener."""
+"""Starts a job's server, given the registration of its dataset and the loop of its consumers' listener."""
 
-
-def _start_here(order: JobOrder, payload: bytes, loop: Loop) -> HostedJob:
-    from tundish.loader.service.jobs.jobserver import serve_job  # noqa: PLC0415 - most serve no job
-
-    return serve_job(order, bytes(payload), loop)
+_LOADING_S = 0.25
+"""The time that an agent waits for a job to start before it sends another heartbeat."""
 
 
 class Jobs(Role):
@@ -84,14 +87,34 @@ class Jobs(Role):
 
     Parameters
     ----------
-    start : callable
-        Starts a job's server.
+    tls : TlsFiles, optional
+        The certificates for sessions with consumers.
+    start : callable, optional
+        Starts a job's server. Default: in a process of its own.
+
+    Attributes
+    ----------
+    changed : callable
+        Called when a job has ended by itself, from the listener's thread.
     """
 
-    def __init__(self, start: StartJob = _start_here) -> None:
-        self._start = start
+    hands_over = True
+
+    def __init__(self, tls: TlsFiles | None = None, start: StartJob | None = None) -> None:
+        self._tls = tls
+        self._start = start or self._start_apart
+        self.changed: Callable[[], object] = lambda: None
         self._jobs: dict[str, tuple[JobOrder, HostedJob]] = {}
+        self._starting: dict[str, tuple[JobOrder, HostedJob]] = {}
         self._failed: dict[str, str] = {}
+
+    def _start_apart(self, order: JobOrder, payload: bytes, loop: Loop) -> HostedJob:
+        from tundish.loader.service.jobs.jobprocess import JobProcess  # noqa: PLC0415 - most serve no job
+
+        return JobProcess(order, payload, loop, self._tls, self._tell)
+
+    def _tell(self) -> None:
+        self.changed()
 
     def attach(self, loop: Loop) -> None:
         self._loop = loop
@@ -114,30 +137,51 @@ class Jobs(Role):
         return next((job for order, job in jobs if order.wanted == accepted.ask), None)
 
     def close(self) -> None:
-        for _, job in list(self._jobs.values()):
+        for _, job in [*self._jobs.values(), *self._starting.values()]:
             job.hang_up()
 
     def do(
         self, orders: Iterable[JobOrder], stop: Iterable[str], fetch: Callable[[str], bytes]
     ) -> None:
-        """Start and stop jobs; one that cannot be started is told by `failures`. `fetch` returns a dataset's payload by its id."""
+        """Start and stop jobs; one that cannot be started is told by `failures`. `fetch` returns a registration by the dataset's id."""
         for name in stop:
             self._stop(name)
         for order in orders:
-            if order.name in self._jobs:
+            if order.name in self._jobs or order.name in self._starting:
                 continue
-            try:
+            with self._told_if_it_fails(order.name):
                 job = self._start(order, fetch(order.dataset), self._loop)
-                self._jobs[order.name] = order, job
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is the consumer's to hear
-                self._failed[order.name] = f"{type(error).__name__}: {error}"
+                self._starting[order.name] = order, job
+        self._settle(_LOADING_S)
+
+    def _settle(self, timeout_s: float) -> None:
+        """Let consumers come to jobs that have started; wait for one that has not, but not long: the dispatcher wants to hear of the agent."""
+        for name, (order, job) in list(self._starting.items()):
+            with self._told_if_it_fails(name):
+                if not job.ready(timeout_s):
+                    continue
+                self._jobs[name] = order, job
+            del self._starting[name]
+            if name not in self._jobs:
+                job.close()
+
+    @contextlib.contextmanager
+    def _told_if_it_fails(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the consumer's to hear
+            self._failed[name] = (
+                str(error) if type(error) is RuntimeError else f"{type(error).__name__}: {error}"
+            )
 
     def _stop(self, name: str) -> None:
-        if name in self._jobs:
-            self._jobs.pop(name)[1].close()
+        for jobs in (self._jobs, self._starting):
+            if name in jobs:
+                jobs.pop(name)[1].close()
 
     def serves(self) -> dict[str, tuple[int, dict[str, Any]]]:
         """Return to how many consumers each job is served, and of what order; those whose server has ended are left out."""
+        self._settle(0.0)
         found = {}
         for name, (order, job) in list(self._jobs.items()):
             count = job.consumers()
@@ -154,5 +198,6 @@ class Jobs(Role):
 
     def end(self) -> None:
         """End all jobs."""
-        while self._jobs:
-            self._jobs.popitem()[1][1].close()
+        for jobs in (self._jobs, self._starting):
+            while jobs:
+                jobs.popitem()[1][1].close()

@@ -6,15 +6,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError
-from tundish.loader.dataset import Dataset
 from tundish.loader.protocols.state_parsing import InvalidStateField
 from tundish.loader.service.connections.answering import Answer, Calls, Later
 from tundish.loader.service.jobs.claims import Claim
 from tundish.loader.service.jobs.dealing import Dealing, check_numbered
+from tundish.loader.service.jobs.registration import Registration
 from tundish.loader.service.jobs.serving import ServedIteration, request_of
 from tundish.shm.budget import default_budget
 
 if TYPE_CHECKING:
+    from tundish.loader.dataset import Dataset
     from tundish.loader.service.connections.loop import Loop
     from tundish.loader.service.connections.roles import Accepted
     from tundish.loader.service.jobs.hosting import JobOrder
@@ -23,21 +24,22 @@ _TICK_S = 0.5
 
 
 def serve_job(order: JobOrder, payload: bytes, loop: Loop, **settings: Any) -> JobServer:
-    """Return the server of a job, in this process.
+    """Return the server of a job, in this process, which takes the globals of its dataset.
 
     Parameters
     ----------
     order : JobOrder
         The job.
     payload : bytes
-        Its dataset.
+        The registration of its dataset.
     loop : Loop
         The loop of the listener to which its consumers connect.
     **settings : object
         For `JobServer`.
     """
     dealing = Dealing(order.kind, **(order.parameters or {}))
-    return JobServer(Dataset.from_bytes(payload), loop, dealing, again=order.again, **settings)
+    dataset = Registration.from_bytes(payload).dataset_alone()
+    return JobServer(dataset, loop, dealing, again=order.again, **settings)
 
 
 class JobServer:
@@ -87,6 +89,10 @@ class JobServer:
         self._closed = False
         self._loop = loop
         loop.soon(self._tick)
+
+    def ready(self, timeout_s: float) -> bool:
+        """Return True: consumers may come."""
+        return True
 
     def consumers(self) -> int:
         """Return how many consumers are there, or may come back; -1 when it has ended."""

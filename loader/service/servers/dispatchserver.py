@@ -130,7 +130,7 @@ class DispatchServer(StartedServer):
         if self._began():
             return
         config, credentials = self._config, Credentials.find(self._config.token_file)
-        calls, jobs = DispatcherCalls(config), Jobs()
+        calls, jobs = DispatcherCalls(config), Jobs(credentials.tls)
         try:
             host = interface(config.host)
             roles = {"dispatcher": calls, ROLE: jobs}

@@ -71,10 +71,13 @@ class Joining:
         self._caller = dispatcher_caller(dispatchers, credentials)
         self._jobs = jobs
         self._joined = threading.Event()
-        self._stopping = False
+        self._stopping = self._news = False
         self._starting = threading.Lock()
         self._ended = ended
         self._bell, self._ear = socket.socketpair()
+        for end in (self._bell, self._ear):
+            end.setblocking(False)
+        jobs.changed = self._ring
         self._thread = threading.Thread(target=self._run, daemon=True, name="tundish-joining")
 
     def start(self) -> None:
@@ -105,10 +108,14 @@ class Joining:
         if not started:
             self._end()
             return
-        with contextlib.suppress(OSError):  # it has ended by itself
-            self._bell.send(b"!")
+        self._ring()
         if self._thread is not threading.current_thread():
             self._thread.join()
+
+    def _ring(self) -> None:
+        """Have the thread send a heartbeat now; from any thread."""
+        with contextlib.suppress(OSError):  # it has ended by itself, or is awake
+            self._bell.send(b"!")
 
     def _run(self) -> None:
         try:
@@ -132,8 +139,12 @@ class Joining:
     def _beat(self) -> None:
         wait_s = 0.0
         while True:
+            self._news = False
             fields = {"serves": self._jobs.serves(), "failed": self._jobs.failures()}
-            answer, _ = self._call("heartbeat", wait_s=wait_s, **self._agent, **fields)
+            try:
+                answer, _ = self._call("heartbeat", wait_s=wait_s, **self._agent, **fields)
+            except _NewsError:
+                continue
             self._joined.set()
             wait_s = 0.0 if answer["start"] else self._interval_s
             orders = [JobOrder(**each) for each in answer["start"]]
@@ -153,6 +164,9 @@ class Joining:
             raise _StoppedError
         if request.done:
             return request.result()
+        if self._news and do == "heartbeat":
+            self._caller.cancel(request)
+            raise _NewsError
         reason = f" ({self._caller.error})" if self._caller.error is not None else ""
         raise TimeoutError(
             errno.ETIMEDOUT,
@@ -170,8 +184,19 @@ class Joining:
             if request.done or time.monotonic() >= until:
                 return request
             self._caller.wait(until, *bells)
-            if self._stopping and bells:
-                return request
+            if bells:
+                self._listen()
+                if self._stopping or (self._news and do == "heartbeat"):
+                    return request
+
+    def _listen(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._ear.recv(64):
+                self._news = True
+
+
+class _NewsError(Exception):
+    """A job has ended: the dispatcher is to hear of it now."""
 
 
 class _StoppedError(Exception):

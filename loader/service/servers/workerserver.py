@@ -75,7 +75,7 @@ class WorkerServer(StartedServer):
         host = interface(host or "localhost")
         machine = socket.gethostname()
         name = config.name or f"{machine}-{os.getpid()}-{secrets.token_hex(4)}"
-        jobs = Jobs()
+        jobs = Jobs(credentials.tls)
         roles = {ROLE: jobs}
         agent = Agent(host, config.port, credentials, name=name, cores=config.cores, roles=roles)
         self._agent, running = agent, self._runs(agent.address, agent.close)

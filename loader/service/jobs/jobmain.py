@@ -1,0 +1,140 @@
+"""The process of a shared job, on its own side: it serves the consumers whose connections the agent hands over.
+
+Each job has a process, so its modules are those of today's files, its globals are nobody else's, and an agent survives a job that does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import socket
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tundish.loader.run.starting.control import Control, ControlKind
+from tundish.loader.service.connections.handshake import finish
+from tundish.loader.service.connections.loop import READ, WRITE, Loop
+from tundish.loader.service.jobs.jobserver import serve_job
+
+if TYPE_CHECKING:
+    from tundish.loader.service.connections.credentials import TlsFiles
+    from tundish.loader.service.connections.roles import Accepted
+    from tundish.loader.service.jobs.hosting import HostedJob, JobOrder
+
+NAME = "tundish-job"
+"""The name of the process, as ``ps`` shows it."""
+
+_TELL_S = 0.25
+"""Between messages that tell how many consumers there are."""
+_PATIENCE_S = 60.0
+"""The time in which a consumer must begin a session of TLS."""
+_MOST_SHOWN = 4000
+
+
+@dataclass(frozen=True)
+class JobBegin:
+    """What a job's process is started with.
+
+    Attributes
+    ----------
+    order : JobOrder
+        The job.
+    tls : TlsFiles or None
+        The certificates for sessions with consumers.
+    """
+
+    order: JobOrder
+    tls: TlsFiles | None
+
+
+def main(fds: list[int], config: bytes) -> int:
+    """Serve a job until the agent closes its end. The descriptors: the socket to the agent, a file with the dataset."""
+    with contextlib.suppress(OSError):  # for `ps`; not everywhere
+        Path("/proc/self/comm").write_text(NAME, encoding="ascii")
+    begin: JobBegin = pickle.loads(config)
+    control, loop = Control(socket.socket(fileno=fds[0])), Loop()
+    payload = os.pread(fds[1], os.fstat(fds[1]).st_size, 0)
+    try:
+        job = serve_job(begin.order, payload, loop)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the consumer's to hear
+        text = f"{type(error).__name__}: {error}"[:_MOST_SHOWN]
+        control.send(ControlKind.FAILED, text=text.encode())
+        return 0
+    control.send(ControlKind.READY)
+    JobEnd(control, loop, job, begin.tls)
+    loop.run()
+    job.close()
+    return 0
+
+
+class JobEnd:
+    """The end of the socket to the agent that the job's process has, in the loop of the job.
+
+    Parameters
+    ----------
+    control : Control
+        The socket.
+    loop : Loop
+        The loop.
+    job : HostedJob
+        The job's server.
+    tls : TlsFiles or None
+        The certificates for sessions with consumers.
+    """
+
+    def __init__(self, control: Control, loop: Loop, job: HostedJob, tls: TlsFiles | None) -> None:
+        self._control, self._loop, self._job, self._tls = control, loop, job, tls
+        self._told = 0
+        loop.watch(control.fileno(), READ, self._heard)
+        loop.later(_TELL_S, self._tell)
+
+    def _heard(self, _: int) -> None:
+        for message in self._control.receive():
+            if message.kind is ControlKind.CONSUMER and message.fds:
+                accepted: Accepted = pickle.loads(message.text)
+                accepted.socket = socket.socket(fileno=message.fds[0])
+                self._begin(accepted)
+        if self._control.closed:
+            self._loop.unwatch(self._control.fileno())
+            self._loop.stop()
+        else:
+            self._send()
+
+    def _begin(self, accepted: Accepted) -> None:
+        if not accepted.secret:
+            accepted.socket.setblocking(False)
+            self._job.begin(accepted)
+            return
+        # A handshake takes several messages, and the job goes on meanwhile.
+        threading.Thread(target=self._shake, args=(accepted,), daemon=True).start()
+
+    def _shake(self, accepted: Accepted) -> None:
+        from tundish.loader.service.connections.tls import TlsStream, resume  # noqa: PLC0415 - few use TLS
+
+        assert self._tls is not None
+        stream = TlsStream(accepted.socket, self._tls, server=True)
+        try:
+            finish(stream.shake(accepted.peer), stream, _PATIENCE_S)
+            finish(resume(stream, accepted.secret, server=True), stream, _PATIENCE_S)
+        except OSError:  # it left, or is none of ours
+            stream.close()
+            return
+        accepted.socket = stream  # type: ignore[assignment]  # it has a socket's methods
+        self._loop.soon(lambda: self._job.begin(accepted))
+
+    def _tell(self) -> None:
+        count = self._job.consumers()
+        if count != self._told:
+            self._told = count
+            self._control.send(ControlKind.CONSUMERS, value=count)
+        self._send()
+        self._loop.later(_TELL_S, self._tell)
+
+    def _send(self) -> None:
+        """Send what is queued, when there is room."""
+        self._control.flush()
+        mask = READ | WRITE if self._control.unsent else READ
+        self._loop.watch(self._control.fileno(), mask, self._heard)

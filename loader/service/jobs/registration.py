@@ -1,0 +1,127 @@
+"""`Registration`: a dataset as a dispatcher keeps it, with the values of globals that its functions read."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from tundish.loader.dataset import Dataset
+from tundish.loader.operators.options import options_of
+from tundish.loader.run.starting.agreeing import OwnGlobals, own_globals
+from tundish.loader.run.starting.globals import adopt, found_here, with_all_values
+from tundish.loader.run.starting.payload import met_in
+from tundish.loader.run.starting.settings import Applied, values_now
+from tundish.tracebacks import callers_level
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tundish.loader.run.starting.globals import Entry
+
+_MARK = b"tundish registration 1\n"
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A dataset with what the process that computes it needs beside it.
+
+    Functions of modules are sent by name: the process that runs them imports the modules, and their globals have the values of
+    that import. What the registering process has changed since comes along, and what each import makes anew.
+
+    Attributes
+    ----------
+    plan : bytes
+        The dataset, as `Dataset.to_bytes` gives it.
+    settings : mapping
+        Settings of libraries, as `values_now` gives them.
+    globals : bytes
+        The globals with their values, as `with_all_values` gives them.
+    own : OwnGlobals
+        The same globals, without large values.
+    """
+
+    plan: bytes
+    settings: Mapping[str, bytes]
+    globals: bytes
+    own: OwnGlobals
+
+    @classmethod
+    def of(cls, dataset: Dataset, plan: bytes) -> Self:
+        """Return the registration of a dataset with the values that globals have now.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The dataset.
+        plan : bytes
+            The same, as bytes.
+
+        Raises
+        ------
+        ChangedGlobalsError
+            A global was changed, and `Options.globals` is "error".
+        """
+        node = dataset._node  # noqa: SLF001 - our own
+        met, modules = met_in(node)
+        own = own_globals(met, modules, options_of(node).globals or "ship")
+        return cls(plan, values_now(), with_all_values(own.entries), own)
+
+    def id(self, dataset: Dataset) -> str:
+        """Return the id of its dataset: 16 characters that depend on the plan and on the globals that come along."""
+        number = f"{int(dataset.fingerprint()):016x}"
+        if not self.own.entries:
+            return number
+        forms = sorted((str(each.place), each.form.hex()) for each in self.own.entries)
+        return hashlib.blake2b(repr((number, forms)).encode(), digest_size=8).hexdigest()
+
+    def described(self) -> list[list[Any]]:
+        """Return the globals as JSON, as an operator of the plan is described."""
+        return [["globals", {str(each.place): _text(each) for each in self.own.entries}]]
+
+    def to_bytes(self) -> bytes:
+        """Return it as bytes, for `from_bytes`."""
+        return _MARK + pickle.dumps((self.plan, self.settings, self.globals, self.own))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Return the registration that bytes hold; those of `Dataset.to_bytes` are one without globals."""
+        if not data.startswith(_MARK):
+            return cls(bytes(data), {}, with_all_values(()), OwnGlobals())
+        return cls(*pickle.loads(data[len(_MARK) :]))
+
+    def dataset_alone(self) -> Dataset:
+        """Return the dataset in a process that runs nothing else, which takes the settings and the values of globals."""
+        applied = Applied()
+        applied.take(self.settings, early=True)
+        dataset = Dataset.from_bytes(self.plan)
+        applied.take(self.settings, early=False)
+        adopt(self.globals, {})
+        return dataset
+
+    def dataset_here(self) -> Dataset:
+        """Return the dataset in a process of the user's, whose globals stay as they are.
+
+        Warns
+        -----
+        UserWarning
+            A global has another value than where the dataset was registered.
+        """
+        dataset = Dataset.from_bytes(self.plan)
+        for each in self.own.changed:
+            here = found_here(each.place)
+            if here.form != each.form:
+                warnings.warn(
+                    f"{each.place} was {each.value.shown} where this dataset was registered, and is {here.shown} here: elements are "
+                    "computed with the value that it has here",
+                    stacklevel=callers_level(),
+                )
+        return dataset
+
+
+def _text(entry: Entry) -> str:
+    """Return a text that differs for different values, long ones, too."""
+    text = entry.value.shown
+    return f"{text} (digest {entry.form.hex()[:8]})" if text.endswith("...") else text

@@ -1,0 +1,267 @@
+"""The process that each shared job has: its modules, its globals, its end."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from tests.laws.changing import anew, config
+from tests.service.certificates import Authority
+from tests.service.clusters import Cluster, ReachedCluster, cluster_process
+
+from tundish import Dataset, Options, service
+from tundish.errors import ChangedGlobalsError, IncompatibleJobError
+from tundish.loader.run.starting import agreeing
+from tundish.loader.service.distributing import registering
+from tundish.loader.service.jobs.jobmain import NAME
+
+CHANGED = "ignore:.*changed at run time"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of modules that the cluster's processes import from."""
+    return tmp_path_factory.mktemp("modules")
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path) -> Iterator[ReachedCluster]:
+    path = os.pathsep.join([str(folder), *filter(None, sys.path)])
+    with cluster_process(PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1") as found:
+        yield found
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(autouse=True)
+def _as_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing be known of an earlier test."""
+    for name in ("_seen", "_taken", "_own"):
+        monkeypatch.setattr(agreeing, name, {})
+    monkeypatch.setattr(agreeing, "_told", set())
+
+
+def ints(ds: Dataset, most: int | None = None) -> list[int]:
+    with iter(ds) as iterator:
+        return [int(x) for x in islice(iterator, most)]
+
+
+def sized() -> Iterator[int]:
+    """Yield what a global says, in the process of the job itself."""
+    yield config.SIZE
+    yield int(config.MEANS.sum())
+
+
+# -- globals ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings(CHANGED)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_job_computes_with_the_globals_of_who_registered_it(
+    cluster: ReachedCluster, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "SIZE", 50 + workers)
+    monkeypatch.setattr(config, "MEANS", np.full(30_000, 2.0))
+    monkeypatch.setattr(config, "NAME", abs)
+    plain = Dataset.from_generator(sized).map(lambda x: config.NAME(-x) + config.SIZE)
+    ds = plain.with_options(Options(workers=workers))
+    assert ints(cluster.computes(ds, job_name=f"globals {workers}")) == [
+        2 * (50 + workers),
+        60_000 + 50 + workers,
+    ]
+
+
+@pytest.mark.filterwarnings(CHANGED)
+def test_jobs_with_other_globals_run_side_by_side(
+    cluster: ReachedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Dataset.from_generator(sized).repeat()
+    running = []
+    for size in (7, 8, 32):
+        monkeypatch.setattr(config, "SIZE", size)
+        running.append(iter(cluster.computes(plain, job_name=f"size {size}")))
+    try:
+        assert [int(next(each)) for each in running] == [7, 8, 32]
+    finally:
+        for each in running:
+            each.close()
+
+
+@pytest.mark.filterwarnings(CHANGED)
+def test_consumers_of_a_job_have_the_same_globals(
+    cluster: ReachedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Dataset.from_generator(sized).repeat()
+    monkeypatch.setattr(config, "SIZE", 5)
+    with iter(cluster.computes(plain, job_name="agreed")) as first:
+        assert int(next(first)) == 5
+        monkeypatch.setattr(config, "SIZE", 6)
+        with pytest.raises(IncompatibleJobError, match=r"config\.SIZE: '6' here, '5' in the job"):
+            ints(cluster.computes(plain, job_name="agreed"), 1)
+    monkeypatch.undo()
+    ds = Dataset.range(40).map(lambda x: anew.SPLIT[int(x)])
+    with iter(cluster.computes(ds, job_name="anew, too")) as first:
+        next(first)
+        monkeypatch.setattr(anew, "SPLIT", anew.SPLIT[::-1])
+        with pytest.raises(IncompatibleJobError, match=r"anew\.SPLIT: '.* \(digest .*' here"):
+            ints(cluster.computes(ds, job_name="anew, too"), 1)
+
+
+def test_what_each_import_makes_anew_is_that_of_the_first_consumer(cluster: ReachedCluster) -> None:
+    ds = Dataset.range(40).map(anew.read)
+    with iter(cluster.computes(ds, job_name="anew")) as shared:
+        found = sorted(tuple(map(str, each)) for each in shared)
+    assert found == sorted(tuple(map(str, anew.read(x))) for x in range(40))
+
+
+def test_a_changed_global_is_told_once_or_refused_or_ignored(
+    cluster: ReachedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "SIZE", 51)
+    plain = Dataset.from_generator(sized).take(1)
+    with pytest.warns(UserWarning, match=r"config\.SIZE is 51, and 32 where its module"):
+        cluster.computes(plain, job_name="told")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ints(cluster.computes(plain, job_name="told")) == [51]
+        ignoring = plain.with_options(Options(globals="ignore"))
+        assert ints(cluster.computes(ignoring, job_name="ignored")) == [32]
+    with pytest.raises(ChangedGlobalsError, match="SIZE is 51"):
+        cluster.computes(plain.with_options(Options(globals="error")), job_name="refused")
+
+
+def test_a_registered_dataset_says_where_globals_differ(
+    cluster: ReachedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ds = Dataset.from_generator(sized)
+    with monkeypatch.context() as patch:
+        patch.setattr(config, "SIZE", 52)
+        with pytest.warns(UserWarning, match="SIZE is 52"):
+            number = service.register_dataset(cluster.target, ds)
+    assert number != service.register_dataset(cluster.target, ds)
+    with pytest.warns(UserWarning, match=r"config\.SIZE was 52 where .* and is 32 here"):
+        registering.fetched(cluster.target, number)
+
+
+# -- modules ----------------------------------------------------------------------------------------
+
+
+def test_a_job_runs_the_code_of_today(
+    cluster: ReachedCluster, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster goes on while its users edit their modules."""
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for factor in (2, 30):
+        (folder / "edited.py").write_text(
+            f"def made():\n    yield from [k * {factor} for k in range(3)]\n"
+        )
+        sys.modules.pop("edited", None)
+        importlib.invalidate_caches()
+        ds = Dataset.from_generator(importlib.import_module("edited").made)
+        found = ints(cluster.computes(ds, job_name=f"edited {factor}"))
+        assert found == [0, factor, 2 * factor]
+
+
+def test_a_module_that_the_jobs_process_does_not_find(
+    cluster: ReachedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_here.py").write_text("def double(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ds = Dataset.range(3).map(importlib.import_module("only_here").double)
+    with pytest.raises(RuntimeError, match=r"could not be started: .*No module named 'only_here'"):
+        ints(cluster.computes(ds, job_name="not found"))
+
+
+def test_an_agent_stays_known_while_a_job_imports(
+    stack: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_here.py").write_text(
+        "import os, time\n"
+        f"if os.getpid() != {os.getpid()}:\n    time.sleep(1.5)\n"
+        "def double(x):\n    return 2 * x\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    cluster = Cluster(stack, 1, worker_timeout_ms=600)
+    ds = Dataset.range(3).map(importlib.import_module("slow_here").double)
+    iterator = stack.enter_context(iter(cluster.computes(ds, job_name="slow")))
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(lambda: [int(x) for x in iterator])
+        known = set()
+        while not reading.done():
+            known.add(cluster.dispatcher._num_workers())
+            time.sleep(0.02)
+    assert reading.result() == [0, 2, 4]
+    assert known == {1}
+
+
+# -- the end ----------------------------------------------------------------------------------------
+
+
+def serving() -> set[psutil.Process]:
+    """Return the processes of the jobs that this process's agents serve, and those of the cluster."""
+    children = psutil.Process().children(recursive=True)
+    return {each for each in children if each.name() == NAME}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_job_whose_process_dies_is_served_again_at_once(
+    stack: ExitStack, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "tundish.service")
+    others = serving()
+    cluster = Cluster(stack, 1)
+    ds = Dataset.range(60).with_options(Options(workers=0))
+    iterator = stack.enter_context(iter(cluster.computes(ds, job_name="dies")))
+    found = [int(next(iterator)) for _ in range(20)]
+    (process,) = serving() - others
+    process.send_signal(number)
+    began = time.monotonic()
+    found += [int(x) for x in iterator]
+    assert found == [*range(60)]
+    assert time.monotonic() - began < 8, "the next heartbeat would have been 12 s later"
+    assert any("job 'dies': its process has ended" in each.message for each in caplog.records)
+
+
+def test_the_process_of_a_job_ends_with_its_agent() -> None:
+    with ExitStack() as stack:
+        others = serving()
+        cluster = Cluster(stack, 1)
+        iterator = iter(cluster.computes(Dataset.range(9).repeat(), job_name="ends"))
+        stack.enter_context(iterator)
+        next(iterator)
+        (process,) = serving() - others
+    assert not process.is_running()
+
+
+# -- TLS --------------------------------------------------------------------------------------------
+
+
+def test_jobs_with_certificates(
+    stack: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = Authority(tmp_path / "authority").member("all")
+    for name in ("certificate", "key", "authority"):
+        monkeypatch.setenv(f"TUNDISH_SERVICE_TLS_{name.upper()}", getattr(files, name))
+    cluster = Cluster(stack, 1)
+    large: Any = Dataset.range(30).map(lambda x: np.full(100_000, x))
+    found = [int(x[0]) for x in cluster.computes(large, job_name="secret")]
+    assert found == [*range(30)]
