@@ -10,13 +10,17 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from tests.service.clusters import ReachedCluster, cluster_process
+from tests.service.clusters import Cluster, ReachedCluster, cluster_process
 
 import tundish as td
 from tundish import Dataset, service
 from tundish.errors import IncompatibleJobError
+from tundish.loader.service.jobs.dealing import check_numbered
+from tundish.testing.compare import Outcome, collect, difference
+from tundish.testing.registry import CASES, Case
 
 BOUND_S = 60.0
+STEPS = 12
 
 
 def square(x: Any) -> Any:
@@ -124,6 +128,61 @@ def test_states_of_consumers_go_on_without_a_service(cluster: ReachedCluster) ->
         rest = [int(x) for x in iterator]
 
     assert sorted([*begun, *rest]) == [k * k for k in range(40)]
+
+
+@pytest.fixture
+def seeded() -> Iterator[None]:
+    td.set_seed(7)
+    yield
+    td.set_seed(None)
+
+
+@pytest.mark.usefixtures("seeded")
+def test_consumers_of_a_job_have_one_seed(cluster: ReachedCluster) -> None:
+    plain = Dataset.range(20).shuffle(20)
+    with iter(cluster.computes(plain, job_name="seed")) as shared:
+        assert [int(x) for x in shared] == [int(x) for x in plain]
+    td.set_seed(8)
+    with pytest.raises(IncompatibleJobError, match=r"td\.set_seed: 8 here, 7 in the job"):
+        numbers(cluster.computes(plain, job_name="seed"))
+
+
+def through_a_job(case: Case, shared: Cluster) -> list[Outcome]:
+    """Return what a single consumer of a shared job gets of a case."""
+    with iter(shared.computes(case.build(), job_name=case.name)) as iterator:
+        return collect(iterator, limit=STEPS)
+
+
+@pytest.fixture
+def near() -> Iterator[Cluster]:
+    """A cluster of this process: its jobs find modules where this process does."""
+    with ExitStack() as stack:
+        yield Cluster(stack, 1)
+
+
+def test_a_job_does_not_show(near: Cluster) -> None:
+    names = {"map-configured", "from_generator", "batch"}
+    cases = [case for case in CASES if case.name in names]
+    assert len(cases) == len(names)
+    for case in cases:
+        with case.build().iterator(workers=0) as iterator:
+            expected = collect(iterator, limit=STEPS)
+        assert difference(expected, through_a_job(case, near), (case.name, "a job")) is None
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("seeded")
+@pytest.mark.parametrize("first", range(40))
+def test_no_case_shows_a_job(first: int, near: Cluster) -> None:
+    for case in CASES[first::40]:
+        try:
+            check_numbered(case.build())
+        except ValueError:
+            continue
+        found = through_a_job(case, near)
+        with case.build().iterator(workers=0) as iterator:
+            expected = collect(iterator, limit=STEPS)
+        assert difference(expected, found, (case.name, "a job")) is None
 
 
 def test_what_ends_cannot_be_read_in_rounds() -> None:

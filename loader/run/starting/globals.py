@@ -7,7 +7,6 @@ have been imported, and asks the consumer (`agreeing`) about those that differ.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import pickle
 import reprlib
@@ -261,35 +260,6 @@ class AdoptedGlobals:
                 filled.add(id(old))
             else:
                 self._homes.set(each.place, new)
-
-
-def with_all_values(entries: Sequence[Entry]) -> bytes:
-    """Return globals with their values, large ones, too, for a process that takes all of them."""
-    values = {}
-    for each in entries:
-        with contextlib.suppress(Exception):  # a large value that cannot be pickled
-            values[each.place] = each.value.data
-    return pickle.dumps((list(entries), values))
-
-
-def adopt(data: Any, by_value: Mapping[str, dict[str, Any]]) -> AdoptedGlobals:
-    """Take the values of `with_all_values` where they differ: now, or when their module is imported.
-
-    Parameters
-    ----------
-    data : bytes-like
-        The globals of the other process.
-    by_value : mapping
-        As for `AdoptedGlobals`.
-    """
-    entries, values = pickle.loads(data)
-
-    def asked(differing: Sequence[tuple[GlobalName, ImportedGlobal]]) -> dict[GlobalName, bytes]:
-        return {place: values[place] for place, _ in differing if place in values}
-
-    adopted = AdoptedGlobals(asked, by_value)
-    adopted.begin(entries)
-    return adopted
 
 
 class _Homes:

@@ -14,9 +14,9 @@ from tundish.loader.operators.options import options_of
 from tundish.loader.run.evaluating.describing import describe_pipeline
 from tundish.loader.run.starting.agreeing import entries_now
 from tundish.loader.run.starting.control import scratch_file
-from tundish.loader.run.starting.globals import with_all_values
 from tundish.loader.run.starting.payload import pack
 from tundish.loader.run.starting.settings import values_now
+from tundish.loader.run.starting.standin import with_all_values
 from tundish.loader.run.state import describe_plan, plan_differences
 
 if TYPE_CHECKING:

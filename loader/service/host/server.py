@@ -28,9 +28,9 @@ from tundish.loader.protocols.context import first_seed
 from tundish.loader.protocols.failure import dumps_exception
 from tundish.loader.run.coordinating.store import shared_ring
 from tundish.loader.run.parallelism import budget_of
-from tundish.loader.run.starting.globals import adopt
 from tundish.loader.run.starting.payload import unpack
 from tundish.loader.run.starting.settings import Applied
+from tundish.loader.run.starting.standin import adopt
 from tundish.loader.service.host.attached import Attached, HostStream
 from tundish.loader.service.host.folder import HostFolder, check_peer
 from tundish.loader.service.host.pipeline import HostPipeline

@@ -36,7 +36,7 @@ _MOST_SHOWN = 4000
 
 @dataclass(frozen=True)
 class JobBegin:
-    """What a job's process is started with.
+    """The argument of a job's process.
 
     Attributes
     ----------

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tundish.loader.dataset import Dataset
 from tundish.loader.operators.options import options_of
+from tundish.loader.plan.node import global_seed, set_seed, walk
 from tundish.loader.run.starting.agreeing import OwnGlobals, own_globals
-from tundish.loader.run.starting.globals import adopt, found_here, with_all_values
+from tundish.loader.run.starting.globals import found_here
 from tundish.loader.run.starting.payload import met_in
 from tundish.loader.run.starting.settings import Applied, values_now
+from tundish.loader.run.starting.standin import adopt, with_all_values
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
@@ -41,12 +43,15 @@ class Registration:
         The globals with their values, as `with_all_values` gives them.
     own : OwnGlobals
         The same globals, without large values.
+    seed : int or None
+        The seed that `set_seed` was given; None if no operator draws from it.
     """
 
     plan: bytes
     settings: Mapping[str, bytes]
     globals: bytes
     own: OwnGlobals
+    seed: int | None
 
     @classmethod
     def of(cls, dataset: Dataset, plan: bytes) -> Self:
@@ -67,29 +72,32 @@ class Registration:
         node = dataset._node  # noqa: SLF001 - our own
         met, modules = met_in(node)
         own = own_globals(met, modules, options_of(node).globals or "ship")
-        return cls(plan, values_now(), with_all_values(own.entries), own)
+        seed = global_seed() if any(each.seedless for each in walk(node)) else None
+        return cls(plan, values_now(), with_all_values(own.entries), own, seed)
 
     def id(self, dataset: Dataset) -> str:
-        """Return the id of its dataset: 16 characters that depend on the plan and on the globals that come along."""
+        """Return the id of its dataset: 16 characters that depend on the plan, on the seed and on the globals that come along."""
         number = f"{int(dataset.fingerprint()):016x}"
-        if not self.own.entries:
+        if not self.own.entries and self.seed is None:
             return number
         forms = sorted((str(each.place), each.form.hex()) for each in self.own.entries)
-        return hashlib.blake2b(repr((number, forms)).encode(), digest_size=8).hexdigest()
+        text = repr((number, self.seed, forms))
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def described(self) -> list[list[Any]]:
-        """Return the globals as JSON, as an operator of the plan is described."""
-        return [["globals", {str(each.place): _text(each) for each in self.own.entries}]]
+        """Return the seed and the globals as JSON, as an operator of the plan is described."""
+        globals_ = {str(each.place): _text(each) for each in self.own.entries}
+        return [["globals", {"td.set_seed": self.seed, **globals_}]]
 
     def to_bytes(self) -> bytes:
         """Return it as bytes, for `from_bytes`."""
-        return _MARK + pickle.dumps((self.plan, self.settings, self.globals, self.own))
+        return _MARK + pickle.dumps((self.plan, self.settings, self.globals, self.own, self.seed))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Return the registration that bytes hold; those of `Dataset.to_bytes` are one without globals."""
         if not data.startswith(_MARK):
-            return cls(bytes(data), {}, with_all_values(()), OwnGlobals())
+            return cls(bytes(data), {}, with_all_values(()), OwnGlobals(), None)
         return cls(*pickle.loads(data[len(_MARK) :]))
 
     def dataset_alone(self) -> Dataset:
@@ -99,6 +107,7 @@ class Registration:
         dataset = Dataset.from_bytes(self.plan)
         applied.take(self.settings, early=False)
         adopt(self.globals, {})
+        set_seed(self.seed)
         return dataset
 
     def dataset_here(self) -> Dataset:

@@ -135,18 +135,20 @@ def test_another_thread_may_ask_all_the_time(workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_handler_of_a_signal_may_ask(workers: int) -> None:
-    asked = []
+    asked, over = [], list[bool]()
     with Dataset.range(30000).map(pure).filter(Keep(1)).iterator(workers=workers) as iterator:
 
         def ask(*_: object) -> None:
             asked.append(iterator.stats)
-            signal.setitimer(signal.ITIMER_REAL, 0.001)  # not before: it would interrupt itself
+            if not over:  # not before: it would interrupt itself
+                signal.setitimer(signal.ITIMER_REAL, 0.001)
 
         before = signal.signal(signal.SIGALRM, ask)
         signal.setitimer(signal.ITIMER_REAL, 0.001)
         try:
             outcomes = collect(iterator, limit=30000)
         finally:
+            over.append(True)  # else a signal that comes now would have another one come later
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         stats = iterator.stats
