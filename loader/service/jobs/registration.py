@@ -44,7 +44,9 @@ class Registration:
     own : OwnGlobals
         The same globals, without large values.
     seed : int or None
-        The seed that `set_seed` was given; None if no operator draws from it.
+        The seed that `set_seed` was given.
+    random : bool
+        True if an operator draws from it.
     """
 
     plan: bytes
@@ -52,6 +54,7 @@ class Registration:
     globals: bytes
     own: OwnGlobals
     seed: int | None
+    random: bool
 
     @classmethod
     def of(cls, dataset: Dataset, plan: bytes) -> Self:
@@ -72,32 +75,36 @@ class Registration:
         node = dataset._node  # noqa: SLF001 - our own
         met, modules = met_in(node)
         own = own_globals(met, modules, options_of(node).globals or "ship")
-        seed = global_seed() if any(each.seedless for each in walk(node)) else None
-        return cls(plan, values_now(), with_all_values(own.entries), own, seed)
+        random = any(each.seeded or each.seedless for each in walk(node))
+        values = with_all_values(own.entries)
+        return cls(plan, values_now(), values, own, global_seed(), random)
 
     def id(self, dataset: Dataset) -> str:
         """Return the id of its dataset: 16 characters that depend on the plan, on the seed and on the globals that come along."""
         number = f"{int(dataset.fingerprint()):016x}"
-        if not self.own.entries and self.seed is None:
+        seed = self.seed if self.random else None
+        if not self.own.entries and seed is None:
             return number
         forms = sorted((str(each.place), each.form.hex()) for each in self.own.entries)
-        text = repr((number, self.seed, forms))
+        text = repr((number, seed, forms))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def described(self) -> list[list[Any]]:
         """Return the seed and the globals as JSON, as an operator of the plan is described."""
         globals_ = {str(each.place): _text(each) for each in self.own.entries}
-        return [["globals", {"td.set_seed": self.seed, **globals_}]]
+        return [["globals", {"td.set_seed": self.seed if self.random else None, **globals_}]]
 
     def to_bytes(self) -> bytes:
         """Return it as bytes, for `from_bytes`."""
-        return _MARK + pickle.dumps((self.plan, self.settings, self.globals, self.own, self.seed))
+        return _MARK + pickle.dumps(
+            (self.plan, self.settings, self.globals, self.own, self.seed, self.random)
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Return the registration that bytes hold; those of `Dataset.to_bytes` are one without globals."""
         if not data.startswith(_MARK):
-            return cls(bytes(data), {}, with_all_values(()), OwnGlobals(), None)
+            return cls(bytes(data), {}, with_all_values(()), OwnGlobals(), None, False)
         return cls(*pickle.loads(data[len(_MARK) :]))
 
     def dataset_alone(self) -> Dataset:
