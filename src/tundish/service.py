@@ -223,7 +223,7 @@ def register_dataset(
     compression : {"AUTO"} or None
         As for `distribute`.
     dataset_id : str, optional
-        Its id. Default: its fingerprint.
+        Its id. Default: one that depends on its fingerprint, on the seed of `set_seed`, and on globals that come along.
 
     Returns
     -------

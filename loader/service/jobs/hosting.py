@@ -7,6 +7,7 @@ of its own (`jobprocess`), which takes the connections over.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -155,10 +156,11 @@ class Jobs(Role):
         self._settle(_LOADING_S)
 
     def _settle(self, timeout_s: float) -> None:
-        """Let consumers come to jobs that have started; wait for one that has not, but not long: the dispatcher wants to hear of the agent."""
+        """Let consumers come to jobs that have started; wait for the others, but not long: the dispatcher wants to hear of the agent."""
+        until = time.monotonic() + timeout_s
         for name, (order, job) in list(self._starting.items()):
             with self._told_if_it_fails(name):
-                if not job.ready(timeout_s):
+                if not job.ready(max(0.0, until - time.monotonic())):
                     continue
                 self._jobs[name] = order, job
             del self._starting[name]
@@ -170,7 +172,7 @@ class Jobs(Role):
         try:
             yield
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the consumer's to hear
-            self._failed[name] = (
+            self._failed[name] = (  # a RuntimeError of `JobProcess` names the type in its text
                 str(error) if type(error) is RuntimeError else f"{type(error).__name__}: {error}"
             )
 

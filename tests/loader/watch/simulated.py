@@ -425,7 +425,7 @@ def rate(work: Work, cores: int, workers: int, others: int = 0) -> float:
     simulation = Simulation(replace(work, later=None), cores, workers, others=others)
     least_s = 20 * (work.wait_s + work.cpu_s) + work.importing_s * workers / cores
     until = 1.0 + least_s
-    while simulation.run(until) < 5 * simulation.window and until < 200:
+    while simulation.run(until) < 5 * simulation.window and until < 80:
         until += 1.0 + least_s
     began, before = until, simulation.delivered
     while simulation.delivered - before < 10 * simulation.window + 200 and until < began + 60:
