@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tundish.service")
 
+_PRELOAD = ("tundish.loader.run.parallelengine", "tundish.loader.service.distributing.staff")
+"""The modules that the iterator of a job needs, and that its server does not import."""
+
 _ENDING_S = 3.0
 """The time after which a job that was told to end is killed."""
 _REPORT_S = 1.0
@@ -77,6 +80,7 @@ class JobProcess:
         file = scratch_file(payload)
         try:
             begins = launcher(1, "spawn" if kind == "fork" else kind)
+            begins.preload([main.__module__, *_PRELOAD])
             self._process = begins.start(
                 f"{main.__module__}:main",
                 [theirs.fileno(), file],
