@@ -6,7 +6,6 @@ Each job has a process, so its modules are those of today's files, its globals a
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import socket
 import threading
@@ -56,9 +55,8 @@ def main(fds: list[int], config: bytes) -> int:
         Path("/proc/self/comm").write_text(NAME, encoding="ascii")
     begin: JobBegin = pickle.loads(config)
     control, loop = Control(socket.socket(fileno=fds[0])), Loop()
-    payload = os.pread(fds[1], os.fstat(fds[1]).st_size, 0)
     try:
-        job = serve_job(begin.order, payload, loop)
+        job = serve_job(begin.order, _read(fds[1]), loop)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the consumer's to hear
         text = f"{type(error).__name__}: {error}"[:_MOST_SHOWN]
         control.send(ControlKind.FAILED, text=text.encode())
@@ -68,6 +66,13 @@ def main(fds: list[int], config: bytes) -> int:
     loop.run()
     job.close()
     return 0
+
+
+def _read(fd: int) -> bytes:
+    """Return the content of a file, and close it: it may be large, and nobody else has it by now."""
+    with open(fd, "rb") as file:
+        file.seek(0)
+        return file.read()
 
 
 class JobEnd:
