@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 import warnings
@@ -87,6 +88,37 @@ def test_a_job_computes_with_the_globals_of_who_registered_it(
         2 * (50 + workers),
         60_000 + 50 + workers,
     ]
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import tundish as td
+
+SIZE, TABLE = 3, np.arange(100_000)
+
+def grown(x):
+    return SIZE * TABLE[int(x)]
+
+if __name__ == "__main__":
+    SIZE = 4
+    shared = td.service.distribute("distributed_epoch", sys.argv[1], job_name="script")
+    print(*(int(x) for x in td.Dataset.range(4).map(grown).apply(shared)))
+"""
+
+
+def test_the_globals_of_a_script_travel_with_its_functions(
+    cluster: ReachedCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "script.py", cluster.target],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert done.stdout.split() == ["0", "4", "8", "12"]
 
 
 @pytest.mark.filterwarnings(CHANGED)

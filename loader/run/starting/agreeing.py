@@ -193,7 +193,7 @@ def own_globals(
     Parameters
     ----------
     roots : iterable of functions and types
-        The objects that another process receives.
+        The objects that another process receives, those of ``__main__`` by value.
     modules : iterable of str
         The modules that it imports for them.
     policy : {"ship", "error", "ignore"}
@@ -209,7 +209,8 @@ def own_globals(
     UserWarning
         A global was changed; once for each.
     """
-    entries = entries_now(roots, policy)
+    # Functions of a script travel with the globals that they read.
+    entries = [each for each in entries_now(roots, policy) if each.place.module != "__main__"]
     unknown = [each for each in entries if remembered(each.place, each.form) is None]
     fresh: dict[GlobalName, str] = {}
     if unknown:
