@@ -86,7 +86,7 @@ thorough: venv .venv-services/installed
 	.venv-services/bin/python -m pytest -m thorough tests/services
 
 test-torch: .venv-torch/installed
-	.venv-torch/bin/$(PYTEST) tests/torch src/tundish/torch
+	.venv-torch/bin/python -m pytest tests/torch src/tundish/torch
 	.venv-torch/bin/python -m pytest -m framework tests/test_docs.py tests/test_examples.py
 
 test-bridges: .venv-jax/installed .venv-tensorflow/installed
