@@ -171,8 +171,7 @@ class Iterator(Generic[Element_co]):
     ) -> Staff | None:
         """Return the seats of the service that the plan names; None if it names none, or none is to be used."""
         tuned_away = self._tuning is not None and not self._tuning.workers
-        none = 0 in (self._workers, asked) or tuned_away or overruled() is not None
-        if not context.services or none:
+        if not context.services or asked == 0 or tuned_away or overruled() is not None:
             return None
         if self._executor == "thread":
             raise ValueError(

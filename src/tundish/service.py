@@ -238,8 +238,15 @@ def register_dataset(
         No `dataset_id` was given, and a function holds an object without a fingerprint.
     ValueError
         Another dataset has this id.
+    ChangedGlobalsError
+        A global that functions read was changed, and `Options.globals` is "error".
     ConnectionError
         No dispatcher answers there.
+
+    Warns
+    -----
+    UserWarning
+        A global that functions read was changed; its value comes along.
 
     Notes
     -----
@@ -306,6 +313,11 @@ def from_dataset_id(  # noqa: PLR0917 - tf.data's signature
         No dispatcher answers there.
     TypeError, ValueError
         As for `distribute`.
+
+    Warns
+    -----
+    UserWarning
+        A global has another value here than where the dataset was registered.
     """
     apply = distribute(
         processing_mode,

@@ -111,6 +111,13 @@ def test_what_each_import_makes_anew_is_the_consumers() -> None:
     assert [each for batch in loader for each in batch] == expected
 
 
+@NOT_FORKED
+def test_the_order_of_a_set_was_not_changed_at_run_time() -> None:
+    ds = Dataset.range(40).map(lambda x: anew.NUMBER[anew.WORDS[int(x)]])
+    strict = ds.with_options(Options(globals="error"))
+    assert [int(x) for x in strict.iterator(workers=1)] == [anew.NUMBER[w] for w in anew.WORDS]
+
+
 def _read_anew(rows: Any) -> list[Any]:
     return [anew.read(x) for x in rows]
 

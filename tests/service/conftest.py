@@ -1,4 +1,4 @@
-"""A runtime folder for host processes of each test's own."""
+"""A runtime folder for host processes of each test's own, and a seed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,18 @@ from pathlib import Path
 import pytest
 from tests.service.hosted import forked_host, host_pids, until
 
+import tundish as td
 from tundish.loader.service.host import starting as hoststarting
 
 MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def seeded() -> Iterator[None]:
+    """Seed operators, as a program does."""
+    td.set_seed(7)
+    yield
+    td.set_seed(None)
 
 
 @pytest.fixture

@@ -28,6 +28,8 @@ from tundish.testing.compare import Outcome, collect, difference
 from tundish.testing.functions import Draw, Fail, Tag
 from tundish.testing.registry import CASES, FIRST
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 STEPS = 12
 DYNAMIC = service.ShardingPolicy.DYNAMIC
 
@@ -44,13 +46,6 @@ def where(_: Any) -> int:
 def cluster() -> Iterator[ReachedCluster]:
     with cluster_process() as found:
         yield found
-
-
-@pytest.fixture(autouse=True)
-def seeded() -> Iterator[None]:
-    td.set_seed(7)
-    yield
-    td.set_seed(None)
 
 
 def steps(ds: Dataset, workers: int | None, most: int = STEPS) -> tuple[list[Outcome], list[str]]:

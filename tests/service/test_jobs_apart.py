@@ -148,7 +148,6 @@ def test_consumers_of_a_job_have_the_same_globals(
         monkeypatch.setattr(config, "SIZE", 6)
         with pytest.raises(IncompatibleJobError, match=r"config\.SIZE: '6' here, '5' in the job"):
             ints(cluster.computes(plain, job_name="agreed"), 1)
-    monkeypatch.undo()
     ds = Dataset.range(40).map(lambda x: anew.SPLIT[int(x)])
     with iter(cluster.computes(ds, job_name="anew, too")) as first:
         next(first)

@@ -130,13 +130,6 @@ def test_states_of_consumers_go_on_without_a_service(cluster: ReachedCluster) ->
     assert sorted([*begun, *rest]) == [k * k for k in range(40)]
 
 
-@pytest.fixture
-def seeded() -> Iterator[None]:
-    td.set_seed(7)
-    yield
-    td.set_seed(None)
-
-
 @pytest.mark.usefixtures("seeded")
 def test_consumers_of_a_job_have_one_seed(cluster: ReachedCluster) -> None:
     plain = Dataset.range(20).shuffle(20)

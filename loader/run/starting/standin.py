@@ -6,7 +6,6 @@ It imports the user's modules itself, takes the values that the user's process h
 from __future__ import annotations
 
 import contextlib
-import pickle
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,28 +16,35 @@ if TYPE_CHECKING:
     from tundish.loader.plan.reads import GlobalName
 
 
-def with_all_values(entries: Sequence[Entry]) -> bytes:
-    """Return globals with their values, large ones, too, for a process that stands in for this one."""
+Values = Mapping["GlobalName", bytes]
+"""The pickled values of globals."""
+
+
+def all_values(entries: Sequence[Entry]) -> Values:
+    """Return the values of globals, large ones, too, for a process that stands in for this one."""
     values = {}
     for each in entries:
         with contextlib.suppress(Exception):  # a large value that cannot be pickled
             values[each.place] = each.value.data
-    return pickle.dumps((list(entries), values))
+    return values
 
 
-def adopt(data: Any, by_value: Mapping[str, dict[str, Any]]) -> AdoptedGlobals:
-    """Take the values of `with_all_values` where they differ: now, or when their module is imported.
+def adopt(
+    entries: Sequence[Entry], values: Values, by_value: Mapping[str, dict[str, Any]]
+) -> AdoptedGlobals:
+    """Take the values of globals where they differ: now, or when their module is imported.
 
     Workers of this process then take them without a question, and nobody is warned again.
 
     Parameters
     ----------
-    data : bytes-like
+    entries : sequence of Entry
         The globals of the other process.
+    values : mapping of GlobalName to bytes
+        Their values, as `all_values` gives them.
     by_value : mapping
         As for `AdoptedGlobals`.
     """
-    entries, values = pickle.loads(data)
     forms = {each.place: each.form for each in entries}
 
     def asked(differing: Sequence[tuple[GlobalName, ImportedGlobal]]) -> dict[GlobalName, bytes]:

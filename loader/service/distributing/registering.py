@@ -36,7 +36,7 @@ def registered(target: str, dataset: Dataset, dataset_id: str | None) -> str:
 
 
 def _described(dataset: Dataset, registration: Registration) -> Any:
-    found = [*describe_plan(dataset._node), *registration.described()]  # noqa: SLF001 - our own
+    found = [*describe_plan(dataset._node), *registration.described(dataset)]  # noqa: SLF001 - our own
     return json.loads(json.dumps(found, default=str))
 
 

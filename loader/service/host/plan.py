@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import pickle
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from tundish.loader.run.starting.agreeing import entries_now
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.payload import pack
 from tundish.loader.run.starting.settings import values_now
-from tundish.loader.run.starting.standin import with_all_values
+from tundish.loader.run.starting.standin import all_values
 from tundish.loader.run.state import describe_plan, plan_differences
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class HostedPlan:
             files.callback(payload.close)
             entries = entries_now(payload.met, options_of(self.root).globals or "ship")
             found = [payload.fd]
-            for data in (json.dumps(self.description).encode(), with_all_values(entries)):
+            globals_ = pickle.dumps((entries, all_values(entries)))
+            for data in (json.dumps(self.description).encode(), globals_):
                 found.append(scratch_file(data))
                 files.callback(os.close, found[-1])
             yield tuple(found)

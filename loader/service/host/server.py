@@ -13,6 +13,7 @@ import itertools
 import json
 import mmap
 import os
+import pickle
 import secrets
 import select
 import signal
@@ -268,7 +269,8 @@ class HostServer:
                 self._settings.take(settings, early=False)
                 # This process has the consumer's environment, so all of the consumer's values are right here.
                 with mmap.mmap(fds[2], 0, access=mmap.ACCESS_READ) as data:
-                    adopt(data, by_value)
+                    entries, values = pickle.loads(data)
+                adopt(entries, values, by_value)
                 self._begin(node)
             except Exception as error:  # noqa: BLE001 - of anything that it unpickles
                 told = "".join(traceback.format_exception(error))

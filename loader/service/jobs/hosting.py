@@ -54,6 +54,10 @@ def job_wanted(name: str, dataset: str, kind: str, parameters: Any) -> dict[str,
     return {"name": name, "dataset": dataset, "kind": kind, "parameters": parameters}
 
 
+class JobStartError(Exception):
+    """The process of a job has not become ready; the text has the type of its error."""
+
+
 class HostedJob(Protocol):
     """A job's server."""
 
@@ -106,7 +110,7 @@ class Jobs(Role):
         self._start = start or self._start_apart
         self.changed: Callable[[], object] = lambda: None
         self._jobs: dict[str, tuple[JobOrder, HostedJob]] = {}
-        self._starting: dict[str, tuple[JobOrder, HostedJob]] = {}
+        self._starting: set[str] = set()  # those of them that are not ready
         self._failed: dict[str, str] = {}
 
     def _start_apart(self, order: JobOrder, payload: bytes, loop: Loop) -> HostedJob:
@@ -134,11 +138,13 @@ class Jobs(Role):
 
     def _asked(self, accepted: Accepted) -> HostedJob | None:
         """Return the very job that a consumer asks for; None if it is not here."""
-        jobs = list(self._jobs.values())
-        return next((job for order, job in jobs if order.wanted == accepted.ask), None)
+        for name, (order, job) in list(self._jobs.items()):
+            if order.wanted == accepted.ask and name not in self._starting:
+                return job
+        return None
 
     def close(self) -> None:
-        for _, job in [*self._jobs.values(), *self._starting.values()]:
+        for _, job in list(self._jobs.values()):
             job.hang_up()
 
     def do(
@@ -148,44 +154,47 @@ class Jobs(Role):
         for name in stop:
             self._stop(name)
         for order in orders:
-            if order.name in self._jobs or order.name in self._starting:
+            if order.name in self._jobs:
                 continue
             with self._told_if_it_fails(order.name):
                 job = self._start(order, fetch(order.dataset), self._loop)
-                self._starting[order.name] = order, job
+                self._starting.add(order.name)
+                self._jobs[order.name] = order, job
         self._settle(_LOADING_S)
 
     def _settle(self, timeout_s: float) -> None:
         """Let consumers come to jobs that have started; wait for the others, but not long: the dispatcher wants to hear of the agent."""
         until = time.monotonic() + timeout_s
-        for name, (order, job) in list(self._starting.items()):
+        for name in list(self._starting):
             with self._told_if_it_fails(name):
-                if not job.ready(max(0.0, until - time.monotonic())):
-                    continue
-                self._jobs[name] = order, job
-            del self._starting[name]
-            if name not in self._jobs:
-                job.close()
+                if self._jobs[name][1].ready(max(0.0, until - time.monotonic())):
+                    self._starting.remove(name)
 
     @contextlib.contextmanager
     def _told_if_it_fails(self, name: str) -> Iterator[None]:
         try:
             yield
+        except JobStartError as error:
+            self._fail(name, str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the consumer's to hear
-            self._failed[name] = (  # a RuntimeError of `JobProcess` names the type in its text
-                str(error) if type(error) is RuntimeError else f"{type(error).__name__}: {error}"
-            )
+            self._fail(name, f"{type(error).__name__}: {error}")
+
+    def _fail(self, name: str, why: str) -> None:
+        self._failed[name] = why
+        self._stop(name)
 
     def _stop(self, name: str) -> None:
-        for jobs in (self._jobs, self._starting):
-            if name in jobs:
-                jobs.pop(name)[1].close()
+        if name in self._jobs:
+            self._jobs.pop(name)[1].close()
+            self._starting.discard(name)
 
     def serves(self) -> dict[str, tuple[int, dict[str, Any]]]:
         """Return to how many consumers each job is served, and of what order; those whose server has ended are left out."""
         self._settle(0.0)
         found = {}
         for name, (order, job) in list(self._jobs.items()):
+            if name in self._starting:
+                continue
             count = job.consumers()
             if count < 0:
                 self._stop(name)
@@ -200,6 +209,5 @@ class Jobs(Role):
 
     def end(self) -> None:
         """End all jobs."""
-        for jobs in (self._jobs, self._starting):
-            while jobs:
-                jobs.popitem()[1][1].close()
+        while self._jobs:
+            self._jobs.popitem()[1][1].close()

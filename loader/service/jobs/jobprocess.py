@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
@@ -17,6 +18,7 @@ from tundish.forked import not_inherited
 from tundish.loader.run.starting.control import Control, ControlKind, scratch_file
 from tundish.loader.run.starting.launcher import launcher, start_method
 from tundish.loader.service.connections.loop import READ, WRITE
+from tundish.loader.service.jobs.hosting import JobStartError
 from tundish.loader.service.jobs.jobmain import JobBegin, main
 
 if TYPE_CHECKING:
@@ -97,13 +99,13 @@ class JobProcess:
 
         Raises
         ------
-        RuntimeError
+        JobStartError
             The job could not be started.
         """
         if not self._settled.wait(timeout_s):
             return False
         if self._error is not None:
-            raise RuntimeError(self._error)
+            raise JobStartError(self._error)
         return True
 
     def consumers(self) -> int:
@@ -183,7 +185,5 @@ class JobProcess:
 
     def _shut(self) -> None:
         """Shut the socket down: a forked child of the user's may have it, too."""
-        try:
+        with contextlib.suppress(OSError):  # it is closed, or the process has ended
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:  # it is closed, or the process has ended
-            return

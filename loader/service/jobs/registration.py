@@ -15,7 +15,7 @@ from tundish.loader.run.starting.agreeing import OwnGlobals, own_globals
 from tundish.loader.run.starting.globals import found_here
 from tundish.loader.run.starting.payload import met_in
 from tundish.loader.run.starting.settings import Applied, values_now
-from tundish.loader.run.starting.standin import adopt, with_all_values
+from tundish.loader.run.starting.standin import Values, adopt, all_values
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
@@ -39,22 +39,19 @@ class Registration:
         The dataset, as `Dataset.to_bytes` gives it.
     settings : mapping
         Settings of libraries, as `values_now` gives them.
-    globals : bytes
-        The globals with their values, as `with_all_values` gives them.
     own : OwnGlobals
-        The same globals, without large values.
+        The globals that come along.
+    values : mapping of GlobalName to bytes
+        Their values, as `all_values` gives them.
     seed : int or None
         The seed that `set_seed` was given.
-    random : bool
-        True if an operator draws from it.
     """
 
     plan: bytes
     settings: Mapping[str, bytes]
-    globals: bytes
     own: OwnGlobals
+    values: Values
     seed: int | None
-    random: bool
 
     @classmethod
     def of(cls, dataset: Dataset, plan: bytes) -> Self:
@@ -73,38 +70,40 @@ class Registration:
             A global was changed, and `Options.globals` is "error".
         """
         node = dataset._node  # noqa: SLF001 - our own
-        met, modules = met_in(node)
-        own = own_globals(met, modules, options_of(node).globals or "ship")
-        random = any(each.seeded or each.seedless for each in walk(node))
-        values = with_all_values(own.entries)
-        return cls(plan, values_now(), values, own, global_seed(), random)
+        policy, own = options_of(node).globals or "ship", OwnGlobals()
+        if policy != "ignore":
+            own = own_globals(*met_in(node), policy)
+        return cls(plan, values_now(), own, all_values(own.entries), global_seed())
 
     def id(self, dataset: Dataset) -> str:
         """Return the id of its dataset: 16 characters that depend on the plan, on the seed and on the globals that come along."""
         number = f"{int(dataset.fingerprint()):016x}"
-        seed = self.seed if self.random else None
+        seed = self._seed_of(dataset)
         if not self.own.entries and seed is None:
             return number
         forms = sorted((str(each.place), each.form.hex()) for each in self.own.entries)
         text = repr((number, seed, forms))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
-    def described(self) -> list[list[Any]]:
+    def described(self, dataset: Dataset) -> list[list[Any]]:
         """Return the seed and the globals as JSON, as an operator of the plan is described."""
         globals_ = {str(each.place): _text(each) for each in self.own.entries}
-        return [["globals", {"td.set_seed": self.seed if self.random else None, **globals_}]]
+        return [["globals", {"td.set_seed": self._seed_of(dataset), **globals_}]]
+
+    def _seed_of(self, dataset: Dataset) -> int | None:
+        """Return the seed if an operator of the dataset draws from it."""
+        every = walk(dataset._node)  # noqa: SLF001 - our own
+        return self.seed if any(each.seeded or each.seedless for each in every) else None
 
     def to_bytes(self) -> bytes:
         """Return it as bytes, for `from_bytes`."""
-        return _MARK + pickle.dumps(
-            (self.plan, self.settings, self.globals, self.own, self.seed, self.random)
-        )
+        return _MARK + pickle.dumps((self.plan, self.settings, self.own, self.values, self.seed))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Return the registration that bytes hold; those of `Dataset.to_bytes` are one without globals."""
         if not data.startswith(_MARK):
-            return cls(bytes(data), {}, with_all_values(()), OwnGlobals(), None, False)
+            return cls(bytes(data), {}, OwnGlobals(), {}, None)
         return cls(*pickle.loads(data[len(_MARK) :]))
 
     def dataset_alone(self) -> Dataset:
@@ -113,7 +112,7 @@ class Registration:
         applied.take(self.settings, early=True)
         dataset = Dataset.from_bytes(self.plan)
         applied.take(self.settings, early=False)
-        adopt(self.globals, {})
+        adopt(self.own.entries, self.values, {})
         set_seed(self.seed)
         return dataset
 
