@@ -50,6 +50,8 @@ def until(done: Callable[[], Any]) -> Any:
 class JobDouble:
     """A job's server that does nothing."""
 
+    failed: str | None = None
+
     def __init__(self, order: JobOrder, payload: bytes, loop: Loop) -> None:
         self.order, self.payload = order, payload
         self.closed = False

@@ -6,9 +6,8 @@ of its own (`jobprocess`), which takes the connections over.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -54,15 +53,19 @@ def job_wanted(name: str, dataset: str, kind: str, parameters: Any) -> dict[str,
     return {"name": name, "dataset": dataset, "kind": kind, "parameters": parameters}
 
 
-class JobStartError(Exception):
-    """The process of a job has not become ready; the text has the type of its error."""
-
-
 class HostedJob(Protocol):
-    """A job's server."""
+    """A job's server.
+
+    Attributes
+    ----------
+    failed : str or None
+        The error that has prevented its start.
+    """
+
+    failed: str | None
 
     def ready(self, timeout_s: float) -> bool:
-        """Wait until consumers may come; return False if that takes longer. Raise what has prevented its start."""
+        """Wait until consumers may come, or it has failed; return False if that takes longer."""
 
     def consumers(self) -> int:
         """Return how many consumers are there, or -1 when the server has ended."""
@@ -156,8 +159,11 @@ class Jobs(Role):
         for order in orders:
             if order.name in self._jobs:
                 continue
-            with self._told_if_it_fails(order.name):
+            try:
                 job = self._start(order, fetch(order.dataset), self._loop)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is the consumer's to hear
+                self._failed[order.name] = f"{type(error).__name__}: {error}"
+            else:
                 self._starting.add(order.name)
                 self._jobs[order.name] = order, job
         self._settle(_LOADING_S)
@@ -166,22 +172,13 @@ class Jobs(Role):
         """Let consumers come to jobs that have started; wait for the others, but not long: the dispatcher wants to hear of the agent."""
         until = time.monotonic() + timeout_s
         for name in list(self._starting):
-            with self._told_if_it_fails(name):
-                if self._jobs[name][1].ready(max(0.0, until - time.monotonic())):
-                    self._starting.remove(name)
-
-    @contextlib.contextmanager
-    def _told_if_it_fails(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except JobStartError as error:
-            self._fail(name, str(error))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the consumer's to hear
-            self._fail(name, f"{type(error).__name__}: {error}")
-
-    def _fail(self, name: str, why: str) -> None:
-        self._failed[name] = why
-        self._stop(name)
+            job = self._jobs[name][1]
+            if not job.ready(max(0.0, until - time.monotonic())):
+                continue
+            self._starting.remove(name)
+            if job.failed is not None:
+                self._failed[name] = job.failed
+                self._stop(name)
 
     def _stop(self, name: str) -> None:
         if name in self._jobs:

@@ -18,7 +18,6 @@ from tundish.forked import not_inherited
 from tundish.loader.run.starting.control import Control, ControlKind, scratch_file
 from tundish.loader.run.starting.launcher import launcher, start_method
 from tundish.loader.service.connections.loop import READ, WRITE
-from tundish.loader.service.jobs.hosting import JobStartError
 from tundish.loader.service.jobs.jobmain import JobBegin, main
 
 if TYPE_CHECKING:
@@ -59,6 +58,11 @@ class JobProcess:
         The certificates for sessions with consumers.
     changed : callable
         Called when the process has ended by itself; from the loop's thread.
+
+    Attributes
+    ----------
+    failed : str or None
+        The error that has prevented its start.
     """
 
     def __init__(
@@ -71,7 +75,7 @@ class JobProcess:
     ) -> None:
         self._name, self._loop, self._changed = order.name, loop, changed
         self._consumers = 0
-        self._error: str | None = None
+        self.failed: str | None = None
         self._settled = threading.Event()
         self._closing = False
         self._socket, theirs = socket.socketpair()
@@ -95,18 +99,8 @@ class JobProcess:
         loop.soon(self._watch)
 
     def ready(self, timeout_s: float) -> bool:
-        """Wait until consumers may come; return False if that takes longer.
-
-        Raises
-        ------
-        JobStartError
-            The job could not be started.
-        """
-        if not self._settled.wait(timeout_s):
-            return False
-        if self._error is not None:
-            raise JobStartError(self._error)
-        return True
+        """Wait until consumers may come, or it has failed; return False if that takes longer."""
+        return self._settled.wait(timeout_s)
 
     def consumers(self) -> int:
         """Return how many consumers are there, or may come back; -1 when the process has ended."""
@@ -152,7 +146,7 @@ class JobProcess:
                 case ControlKind.READY:
                     self._settled.set()
                 case ControlKind.FAILED:
-                    self._error = message.text.decode(errors="replace")
+                    self.failed = message.text.decode(errors="replace")
                     self._settled.set()
                 case ControlKind.CONSUMERS:
                     self._consumers = message.value
@@ -164,7 +158,7 @@ class JobProcess:
     def _ended(self) -> None:
         self.hang_up()
         self._consumers = -1
-        if not self._closing and self._error is None:
+        if not self._closing and self.failed is None:
             self._report(time.monotonic() + _REPORT_S)
 
     def _report(self, until: float) -> None:
@@ -179,7 +173,7 @@ class JobProcess:
         if self._settled.is_set():
             _log.warning("job %r: %s", self._name, how)
         else:
-            self._error = how
+            self.failed = how
             self._settled.set()
         self._changed()
 

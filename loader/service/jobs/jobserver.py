@@ -90,6 +90,8 @@ class JobServer:
         self._loop = loop
         loop.soon(self._tick)
 
+    failed: str | None = None
+
     def ready(self, timeout_s: float) -> bool:
         """Return True: consumers may come."""
         return True
