@@ -86,11 +86,10 @@ class JobServer:
         self._callers: dict[int, tuple[ServedIteration, str]] = {}
         self._calls = Calls(self._handle, self._left)
         self._calls.attach(loop)
+        self.failed: str | None = None
         self._closed = False
         self._loop = loop
         loop.soon(self._tick)
-
-    failed: str | None = None
 
     def ready(self, timeout_s: float) -> bool:
         """Return True: consumers may come."""
