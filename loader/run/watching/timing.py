@@ -235,7 +235,7 @@ class Sampling:
         self._watch = watch
         self._machines: weakref.WeakSet[Any] = weakref.WeakSet()
         self.on, self.every = False, 1
-        self._between = 1  # elements between two looks, lately, while nothing was timed
+        self._calls = 0
         self._saved_s = 0.0  # time that may go into timing
         self._last, self._cpu = perf_counter(), thread_time()
         self._first = True
@@ -267,10 +267,9 @@ class Sampling:
         if calls:
             look_s = _ON_S if self.on else _OFF_S
             wanted = int(look_s * calls / max(passed, 1e-7))
-            if not self.on:  # costly elements may follow cheap ones: at most a fifth passes unseen
-                wanted = min(wanted, self._between + 1 + self._between // 4)
-                self._between = max(1, wanted)
-            self.every = max(1, min(_MOST, wanted))
+            self._calls += calls
+            # Costly elements may follow cheap ones: about a fifth of the calls passes unseen at most.
+            self.every = max(1, min(_MOST, wanted, self._calls // 4))
         if not self._watch.enabled:
             return False
         # Of a core: on a busy machine the clock goes on while nothing is done.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tundish.loader.run.watching.timing import SHARE, Price, TimingSchedule
+from tundish.loader.run.watching.timing import SHARE, Price, Sampling, TimingSchedule
+from tundish.loader.watch.watch import Watch
 
 
 def test_a_price_is_what_it_was() -> None:
@@ -58,3 +59,16 @@ def test_long_tasks_are_all_timed_but_the_first() -> None:
         turns.did(10, 0.02, timed=found[-1])
 
     assert found == [False, True, True, True, True]
+
+
+def test_in_the_consumers_process_no_more_than_a_fifth_of_the_calls_passes_unlooked_at() -> None:
+    """Calls of 1 us, so cheap that by the time alone it would be looked after every few thousand."""
+    sampling = Sampling(Watch())
+    now, calls = sampling._last, 0
+    for _ in range(100):
+        calls += sampling.every
+        now += 1e-6 * sampling.every
+        sampling.look(now, sampling.every)
+
+        assert sampling.every <= max(1, calls // 4)
+    assert sampling.every > 1000
