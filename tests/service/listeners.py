@@ -36,7 +36,7 @@ class FixedPlace:
         """Return the job, as `listening` serves it."""
         return job_wanted(self.name, "d", "shared", None)
 
-    def address(self) -> Address:
+    def address(self, *, received: bool = False) -> Address:
         """Return its address."""
         return self.where
 

@@ -434,7 +434,7 @@ def test_a_server_of_another_version_is_an_error_at_once(monkeypatch: pytest.Mon
 
 def test_a_dataset_that_the_dispatcher_no_longer_knows_is_an_error_at_once() -> None:
     class Restarted(FixedPlace):
-        def address(self) -> Address:
+        def address(self, *, received: bool = False) -> Address:
             raise FileNotFoundError("no dataset d is registered here")
 
     place = Restarted(("127.0.0.1", 1), OURS)

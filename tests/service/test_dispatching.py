@@ -331,6 +331,30 @@ class TestJobs:
         assert bench.job(wait_s=20.0) is None, "asked again, it is tried again"
         assert not bench.heard(1)["start"][0]["again"], "nobody has served it"
 
+    def dies(self, bench: Bench, times: int) -> None:
+        for number in range(times):
+            bench.agent("a", 1, ended={"train": f"end {number}"}, wait_s=5.0)
+
+    def test_one_whose_process_ends_again_and_again(self, bench: Bench) -> None:
+        registered(bench)
+        assert bench.job(wait_s=20.0) is None
+        self.dies(bench, 2)
+        assert bench.job(caller=8, wait_s=20.0) is None
+        self.dies(bench, 1)
+        for caller in (8, 9):
+            with pytest.raises(RuntimeError, match=r"3 times in a row .* the last time, end 0"):
+                bench.heard(caller)
+        with pytest.raises(RuntimeError, match="3 times in a row"):
+            bench.job(caller=10)
+        bench.pass_time(11)
+        assert bench.job(wait_s=20.0) is None, "much later it is tried again"
+
+    def test_one_whose_process_ends_often_and_goes_on_each_time(self, bench: Bench) -> None:
+        registered(bench)
+        for _ in range(9):
+            assert bench.job(wait_s=20.0, received=True) is None
+            self.dies(bench, 1)
+
     def test_one_of_another_dataset(self, bench: Bench) -> None:
         registered(bench)
         bench.register("e", b"other", [["range#0", {"stop": 4}]], blobs=(b"other",))
@@ -455,6 +479,8 @@ FIELDS = [
     "versions",
     "serves",
     "failed",
+    "ended",
+    "received",
     "wait_s",
     "wanted",
     "held",

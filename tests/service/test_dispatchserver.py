@@ -51,6 +51,7 @@ class JobDouble:
     """A job's server that does nothing."""
 
     failed: str | None = None
+    ended: str | None = None
 
     def __init__(self, order: JobOrder, payload: bytes, loop: Loop) -> None:
         self.order, self.payload = order, payload

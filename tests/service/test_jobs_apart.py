@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,32 @@ def test_a_job_whose_process_dies_is_served_again_at_once(
     assert found == [*range(60)]
     assert time.monotonic() - began < 8, "the next heartbeat would have been 12 s later"
     assert any("job 'dies': its process has ended" in each.message for each in caplog.records)
+
+
+def killed(path: Path, times: int) -> Iterator[int]:
+    """Yield numbers, after as many ends of the process as asked for."""
+    if path.stat().st_size < times:
+        with path.open("ab") as file:
+            file.write(b"x")
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield from range(3)
+
+
+@pytest.mark.parametrize("times", [2, 1000])
+def test_a_job_whose_process_dies_again_and_again_is_given_up(
+    stack: ExitStack, tmp_path: Path, times: int
+) -> None:
+    (tmp_path / "ends").touch()
+    ds = Dataset.from_generator(partial(killed, tmp_path / "ends", times))
+    cluster = Cluster(stack, 1)
+    shared = cluster.computes(ds.with_options(Options(workers=0)), job_name="poison")
+    iterator = stack.enter_context(iter(shared))
+    if times == 2:
+        assert [int(x) for x in iterator] == [0, 1, 2]
+    else:
+        with pytest.raises(RuntimeError, match=r"'poison' is not started again: 3 times .*SIGKILL"):
+            next(iterator)
+        assert (tmp_path / "ends").stat().st_size == 3
 
 
 def test_the_process_of_a_job_ends_with_its_agent() -> None:

@@ -104,7 +104,14 @@ class DispatcherClient:
         return bytes(self._call("dataset", id=id_)[1][0])
 
     def job(
-        self, name: str, dataset: str, kind: str, parameters: Any = None, *, wait_s: float = 20.0
+        self,
+        name: str,
+        dataset: str,
+        kind: str,
+        parameters: Any = None,
+        *,
+        wait_s: float = 20.0,
+        received: bool = False,
     ) -> Address:
         """Return the address of a job's server; it is started if there is none.
 
@@ -122,6 +129,8 @@ class DispatcherClient:
             The parameters of `kind`.
         wait_s : float
             Seconds to wait for a server.
+        received : bool
+            True if an element was received since the last call.
 
         Raises
         ------
@@ -130,7 +139,7 @@ class DispatcherClient:
         FileNotFoundError
             The dataset is not registered.
         RuntimeError
-            It could not be started.
+            It could not be started, or its process ends again and again.
         TimeoutError
             No process serves it yet.
         """
@@ -138,7 +147,8 @@ class DispatcherClient:
         while True:
             left = max(0.0, until - time.monotonic())
             fields = {"name": name, "dataset": dataset, "kind": kind, "parameters": parameters}
-            answer, _ = self._call("job", wait_s=min(left, _NEWS_S), **fields)
+            answer, _ = self._call("job", wait_s=min(left, _NEWS_S), received=received, **fields)
+            received = False
             if answer["address"] is not None:
                 host, port = answer["address"]
                 return host, port

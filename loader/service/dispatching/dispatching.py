@@ -16,6 +16,7 @@ from tundish.loader.service.connections.handshake import digest_of
 from tundish.loader.service.dispatching import dispatcher as pure
 from tundish.loader.service.dispatching.dealing import deal
 from tundish.loader.service.dispatching.dispatcher import OWN, DispatcherState
+from tundish.loader.service.dispatching.ends import JobEnds
 from tundish.loader.service.dispatching.fields import (
     address_of,
     count_of,
@@ -108,6 +109,7 @@ class Dispatching:
         self._leaving: dict[pure.Entry, float] = {}  # and when it is to happen
         self._parking = Parking()
         self._failed: dict[str, str] = {}
+        self._ends = JobEnds(clock)
         self._deal_at: float | None = None
         self._settled_at = clock() + _SETTLED_S
         self._unsettled = frozenset(self.state.jobs)
@@ -160,6 +162,9 @@ class Dispatching:
         self._speaks(caller, pure.AgentLeft(name))
         heard = pure.AgentHeard(name, address, cores, now, host, versions, told, serves)
         self._happen([heard])
+        for job, how in request.get("ended", {}).items():
+            self._ends.ended(job, str(how))
+            self._settle("job", job)
         for job, why in request.get("failed", {}).items():
             record = self.state.jobs.get(job)
             if record is not None and record.asked == name:
@@ -252,9 +257,15 @@ class Dispatching:
         asked = pure.JobCreated(name, str(request["dataset"]), str(request["kind"]), parameters)
         self._happen(pure.create(self.state, asked, self._clock()))
         self._failed.pop(name, None)
-        self._place(name)
+        if request.get("received"):
+            self._ends.forget(name)
+        if self._ends.refusal(name) is None:
+            self._place(name)
 
         def served() -> Fields | None:
+            refusal = self._ends.refusal(name)
+            if refusal is not None:
+                raise RuntimeError(refusal)
             if name in self._failed:
                 raise RuntimeError(f"job {name!r} could not be started: {self._failed[name]}")
             leaving = {each.name for each in self._leaving if isinstance(each, pure.AgentLeft)}
@@ -329,6 +340,7 @@ class Dispatching:
                 if entry.agent is not None:
                     self._settle("agent", entry.agent)
             case pure.JobForgotten():
+                self._ends.forget(entry.name)
                 for name, agent in before.agents.items():
                     if entry.name in agent.serves:
                         self._settle("agent", name)

@@ -51,10 +51,10 @@ class DispatchedJob:
         parameters = asdict(self.dealing)
         return job_wanted(self.name, self.dataset, parameters.pop("kind"), parameters)
 
-    def address(self) -> Address:
+    def address(self, *, received: bool) -> Address:
         """Ask where the job is served."""
         with DispatcherClient(self.target) as client:
-            return client.job(**self.wanted)
+            return client.job(**self.wanted, received=received)
 
 
 def consumed(dataset: Dataset, terms: Terms, shared: Shared) -> Consume:

@@ -245,6 +245,7 @@ class Consumed:
             holding.ended = True
         elif number is not None:
             elements = list(zip(fields["numbers"], parted(fields["sizes"], blobs), strict=True))
+            self._connection.received |= bool(elements)
             holding.came(number, elements, _told(fields["told"]), sum(map(len, blobs)))
             if "skipped" in fields:
                 warnings.warn(

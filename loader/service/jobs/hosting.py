@@ -60,15 +60,18 @@ class HostedJob(Protocol):
     ----------
     failed : str or None
         The error that has prevented its start.
+    ended : str or None
+        How its process has ended by itself.
     """
 
     failed: str | None
+    ended: str | None
 
     def ready(self, timeout_s: float) -> bool:
         """Wait until consumers may come, or it has failed; return False if that takes longer."""
 
     def consumers(self) -> int:
-        """Return how many consumers are there, or -1 when the server has ended."""
+        """Return how many consumers are there, or may come back."""
 
     def begin(self, accepted: Accepted) -> None:
         """Take over the connection of a consumer, on the listener's thread."""
@@ -115,6 +118,7 @@ class Jobs(Role):
         self._jobs: dict[str, tuple[JobOrder, HostedJob]] = {}
         self._starting: set[str] = set()  # those of them that are not ready
         self._failed: dict[str, str] = {}
+        self._ended: dict[str, str] = {}
 
     def _start_apart(self, order: JobOrder, payload: bytes, loop: Loop) -> HostedJob:
         from tundish.loader.service.jobs.jobprocess import JobProcess  # noqa: PLC0415 - most serve no job
@@ -190,19 +194,22 @@ class Jobs(Role):
         self._settle(0.0)
         found = {}
         for name, (order, job) in list(self._jobs.items()):
-            if name in self._starting:
-                continue
-            count = job.consumers()
-            if count < 0:
+            if job.ended is not None:
+                self._ended[name] = job.ended
                 self._stop(name)
-            else:
-                found[name] = (count, order.wanted)
+            elif name not in self._starting:
+                found[name] = (job.consumers(), order.wanted)
         return found
 
     def failures(self) -> dict[str, str]:
         """Return why jobs could not be started, each once."""
         failed, self._failed = self._failed, {}
         return failed
+
+    def ends(self) -> dict[str, str]:
+        """Return how the processes of jobs have ended by themselves, each once."""
+        ended, self._ended = self._ended, {}
+        return ended
 
     def end(self) -> None:
         """End all jobs."""

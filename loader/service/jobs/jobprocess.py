@@ -63,6 +63,8 @@ class JobProcess:
     ----------
     failed : str or None
         The error that has prevented its start.
+    ended : str or None
+        How the process has ended by itself, once that is known.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class JobProcess:
         self._name, self._loop, self._changed = order.name, loop, changed
         self._consumers = 0
         self.failed: str | None = None
+        self.ended: str | None = None
         self._settled = threading.Event()
         self._closing = False
         self._socket, theirs = socket.socketpair()
@@ -103,7 +106,7 @@ class JobProcess:
         return self._settled.wait(timeout_s)
 
     def consumers(self) -> int:
-        """Return how many consumers are there, or may come back; -1 when the process has ended."""
+        """Return how many consumers are there, or may come back."""
         return self._consumers
 
     def close(self) -> None:
@@ -157,7 +160,6 @@ class JobProcess:
 
     def _ended(self) -> None:
         self.hang_up()
-        self._consumers = -1
         if not self._closing and self.failed is None:
             self._report(time.monotonic() + _REPORT_S)
 
@@ -172,6 +174,7 @@ class JobProcess:
             how = f"{how}\n{exit_.stderr}"
         if self._settled.is_set():
             _log.warning("job %r: %s", self._name, how)
+            self.ended = how
         else:
             self.failed = how
             self._settled.set()

@@ -87,6 +87,7 @@ class JobServer:
         self._calls = Calls(self._handle, self._left)
         self._calls.attach(loop)
         self.failed: str | None = None
+        self.ended: str | None = None
         self._closed = False
         self._loop = loop
         loop.soon(self._tick)
@@ -96,9 +97,7 @@ class JobServer:
         return True
 
     def consumers(self) -> int:
-        """Return how many consumers are there, or may come back; -1 when it has ended."""
-        if self._closed:
-            return -1
+        """Return how many consumers are there, or may come back."""
         return sum(each.consumers() for each in list(self._iterations.values()))
 
     @property

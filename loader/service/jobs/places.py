@@ -29,8 +29,14 @@ class JobPlace(Protocol):
     def wanted(self) -> Mapping[str, Any]:
         """The job, as `job_wanted` says it."""
 
-    def address(self) -> Address:
-        """Return the address of the job's server; it may wait, and raise `OSError` to be asked again."""
+    def address(self, *, received: bool) -> Address:
+        """Return the address of the job's server; it may wait, and raise `OSError` to be asked again.
+
+        Parameters
+        ----------
+        received : bool
+            True if an element was received since the last call.
+        """
 
 
 class JobConnection:
@@ -44,10 +50,16 @@ class JobConnection:
         Its name, for errors.
     patience_s : float
         The time after which it is an error that no process serves the job.
+
+    Attributes
+    ----------
+    received : bool
+        Set to True when an element is received: the job goes on, however often its server ends.
     """
 
     def __init__(self, place: JobPlace, job_name: str, patience_s: float) -> None:
         self._place, self._job_name, self._patience_s = place, job_name, patience_s
+        self.received = False
         self._gone_since: float | None = None
         self._look_at = 0.0  # when the job's server is looked for again
         self._box: list[Caller] = []  # so that dropping this ends the connection
@@ -75,7 +87,8 @@ class JobConnection:
         """Ask where the job is served, and connect to there."""
         address, error = None, self._box[0].error if self._box else None
         try:
-            address = self._place.address()
+            address = self._place.address(received=self.received)
+            self.received = False
         except (Refused, FileNotFoundError):  # FileNotFoundError: its dataset is registered no more
             raise
         except OSError as unknown:

@@ -140,9 +140,10 @@ class Joining:
         wait_s = 0.0
         while True:
             self._news = False
-            fields = {"serves": self._jobs.serves(), "failed": self._jobs.failures()}
+            jobs = {"serves": self._jobs.serves(), "failed": self._jobs.failures()}
+            jobs["ended"] = self._jobs.ends()
             try:
-                answer, _ = self._call("heartbeat", wait_s=wait_s, **self._agent, **fields)
+                answer, _ = self._call("heartbeat", news=True, wait_s=wait_s, **self._agent, **jobs)
             except _NewsError:
                 continue
             self._joined.set()
@@ -156,15 +157,21 @@ class Joining:
     def _leave(self) -> None:
         """Tell the dispatcher, if it hears it soon; it sees the connection's end otherwise."""
         if self._caller.fileno() >= 0:
-            self._answer("leave", time.monotonic() + _NOTICE_S, [], name=self._agent["name"])
+            request = self._caller.begin("leave", name=self._agent["name"])
+            self._wait(request, time.monotonic() + _NOTICE_S, lambda: False)
 
-    def _call(self, do: str, **fields: Any) -> tuple[dict[str, Any], list[bytes]]:
-        request = self._answer(do, time.monotonic() + self._patience_s, [self._ear], **fields)
+    def _call(
+        self, do: str, *, news: bool = False, **fields: Any
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        """Make a call, and return its answer; with `news`, raise `_NewsError` if a job ends meanwhile."""
+        request = self._caller.begin(do, **fields)
+        until = time.monotonic() + self._patience_s
+        self._wait(request, until, lambda: self._stopping or (news and self._news))
         if self._stopping:
             raise _StoppedError
         if request.done:
             return request.result()
-        if self._news and do == "heartbeat":
+        if news and self._news:
             self._caller.cancel(request)
             raise _NewsError
         reason = f" ({self._caller.error})" if self._caller.error is not None else ""
@@ -174,20 +181,13 @@ class Joining:
             f"{self._patience_s:g} s{reason}; this is tried again until dispatcher_timeout_ms has passed",
         )
 
-    def _answer(
-        self, do: str, until: float, bells: Sequence[socket.socket], **fields: Any
-    ) -> Outstanding:
-        """Make a call, and wait until it is answered, a time has come or a bell has rung."""
-        request = self._caller.begin(do, **fields)
-        while True:
+    def _wait(self, request: Outstanding, until: float, given_up: Callable[[], bool]) -> None:
+        """Wait until a call is answered, a time has come, or the bell has rung for what gives it up."""
+        self._caller.advance()
+        while not (request.done or given_up() or time.monotonic() >= until):
+            self._caller.wait(until, self._ear)
+            self._listen()
             self._caller.advance()
-            if request.done or time.monotonic() >= until:
-                return request
-            self._caller.wait(until, *bells)
-            if bells:
-                self._listen()
-                if self._stopping or (self._news and do == "heartbeat"):
-                    return request
 
     def _listen(self) -> None:
         with contextlib.suppress(BlockingIOError):
