@@ -34,6 +34,8 @@ ALONE := tests/cli/test_inspect.py tests/laws/test_closing.py tests/laws/test_de
   tests/loader/run/starting/test_zygote.py
 # Tests that run the laws in a process of their own, with such bounds: only each other run beside them.
 NESTED := tests/laws/test_forked.py tests/laws/test_portable.py
+# PyTorch's own tests of leaving, dying and Ctrl-C, with such bounds.
+TORCH_ALONE := tests/torch/test_conformance_processes.py
 FAST := tests/laws/test_operators.py tests/laws/test_errors.py tests/loader/plan tests/shm tests/formats/tables \
   tests/snapshot/encoding tests/test_experimental.py tests/test_exports.py tests/test_guide.py tests/test_layers.py \
   tests/test_names.py
@@ -86,8 +88,9 @@ thorough: venv .venv-services/installed
 	.venv-services/bin/python -m pytest -m thorough tests/services
 
 test-torch: .venv-torch/installed
-	.venv-torch/bin/python -m pytest tests/torch src/tundish/torch
-	.venv-torch/bin/python -m pytest -m framework tests/test_docs.py tests/test_examples.py
+	.venv-torch/bin/$(PYTEST) tests/torch src/tundish/torch $(TORCH_ALONE:%=--ignore=%)
+	.venv-torch/bin/python -m pytest $(TORCH_ALONE)
+	.venv-torch/bin/$(PYTEST) -m framework tests/test_docs.py tests/test_examples.py
 
 test-bridges: .venv-jax/installed .venv-tensorflow/installed
 	.venv-jax/bin/python -m pytest tests/bridges/test_jax.py tests/bridges/test_orbax.py src/tundish/jax.py \
@@ -98,7 +101,7 @@ test-bridges: .venv-jax/installed .venv-tensorflow/installed
 	.venv-tensorflow/bin/python -m pytest -m framework tests/test_docs.py
 
 test-gallery: .venv-torch/installed .venv-jax/installed .venv-tensorflow/installed
-	.venv-torch/bin/python -m pytest tests/gallery
+	.venv-torch/bin/$(PYTEST) tests/gallery
 	.venv-jax/bin/python -m pytest tests/gallery -k jax
 	.venv-tensorflow/bin/python -m pytest tests/gallery -k keras
 

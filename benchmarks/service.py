@@ -65,7 +65,7 @@ from tundish.loader.service.jobs.hosting import JobOrder, Jobs
 from tundish.loader.service.jobs.jobserver import JobServer
 rows = np.zeros((64, int(sys.argv[2])), np.uint8)
 dataset = Dataset.range(1 << 40).map(lambda index: rows[index % 64])
-jobs = Jobs(lambda order, payload, loop: JobServer(dataset, loop, workers=0))
+jobs = Jobs(start=lambda order, payload, loop: JobServer(dataset, loop, workers=0))
 with Listener("127.0.0.1", 0, Credentials(sys.argv[1].encode()), {"job": jobs}) as listener:
     listener.start()
     jobs.do([JobOrder("job", "", "shared")], (), lambda _: b"")

@@ -43,12 +43,9 @@ class SeatTaken:
     ----------
     number : int
         Its number, unique at this agent.
-    peer : str
-        The trainer's address.
     """
 
     number: int
-    peer: str
     sock: socket.socket
     process: WorkerProcess
     launcher: Launcher
@@ -213,7 +210,7 @@ class Seats(Role):
             raise
         not_inherited(sock, socket.socket.close)
         number = accepted.hello["seat"]
-        seat = self.taken[number] = SeatTaken(number, accepted.peer, sock, process, launcher)
+        seat = self.taken[number] = SeatTaken(number, sock, process, launcher)
         self._loop.watch(sock.fileno(), LEFT, partial(self._trainer_left, seat))
         self._watch(seat)
         if self._looking is None:

@@ -11,13 +11,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.service.connections.handshake import finish
-
 if TYPE_CHECKING:
     from tundish.loader.service.connections.credentials import TlsFiles
-
-_PATIENCE_S = 60.0
-"""A trainer may do something else meanwhile; when it is gone, the agent ends this process."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +51,9 @@ def main(fds: list[Any], config: bytes) -> int:
     sys.path += [each for each in theirs if each not in sys.path and os.path.exists(each)]  # noqa: PTH110
     importlib.invalidate_caches()
     if order.tls is not None:
-        from tundish.loader.service.connections.tls import TlsStream, resume  # noqa: PLC0415 - few use TLS
+        from tundish.loader.service.connections.tls import resumed  # noqa: PLC0415 - few use TLS
 
-        stream = TlsStream(socket.socket(fileno=fds[0]), order.tls, server=True)
-        finish(stream.shake("the trainer"), stream, _PATIENCE_S)
-        finish(resume(stream, order.secret, server=True), stream, _PATIENCE_S)
-        fds[0] = stream
+        fds[0] = resumed(socket.socket(fileno=fds[0]), order.tls, order.secret, "the trainer")
     module, _, name = order.entry.partition(":")
     status: int = getattr(importlib.import_module(module), name)(fds, order.config)
     return status

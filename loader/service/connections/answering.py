@@ -74,17 +74,16 @@ class Calls(Role):
         blobs of the answer, or a `Later`. An exception in it is raised at the caller.
     left : callable, optional
         Called with the number of a caller whose connection has ended.
-    alike : tuple of {"tundish", "python", "numpy"}
-        What must be of the same version on both ends.
     """
+
+    alike = ()
 
     def __init__(
         self,
         handler: Handler,
         left: Callable[[int], object] | None = None,
-        alike: tuple[str, ...] = (),
     ) -> None:
-        self.handle, self._left, self.alike = handler, left, alike
+        self.handle, self._left = handler, left
         self._callers: dict[int, _Served] = {}
         self._numbers = itertools.count(1)
         self._looking = False

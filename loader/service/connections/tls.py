@@ -19,6 +19,7 @@ from tundish.loader.service.connections.handshake import (
     NONCE,
     Refused,
     Steps,
+    finish,
     give,
     take,
     wait_ready,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _RECORD = 16 << 10  # bytes that one record of TLS carries; sending less costs as much
 _DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
+_PATIENCE_S = 60.0
+"""The time in which the other end must begin a process's own session; it may do something else meanwhile."""
 
 
 class _Session(ssl.SSLSocket):
@@ -191,6 +194,24 @@ def _failed(error: ssl.SSLError) -> str:
         f"its certificate or this end's is not accepted ({reason}): "
         f"{getattr(error, 'verify_message', '') or error}; both must be signed by the authority that the other end names"
     )
+
+
+def resumed(sock: socket.socket, tls: TlsFiles, secret: bytes, peer: str) -> TlsStream:
+    """Return a process's own session over a connection that its agent has accepted.
+
+    Raises
+    ------
+    OSError
+        The other end has left, or is none of ours; the connection is closed.
+    """
+    stream = TlsStream(sock, tls, server=True)
+    try:
+        finish(stream.shake(peer), stream, _PATIENCE_S)
+        finish(resume(stream, secret, server=True), stream, _PATIENCE_S)
+    except OSError:
+        stream.close()
+        raise
+    return stream
 
 
 def resume(stream: TlsStream, secret: bytes, *, server: bool) -> Steps[None]:

@@ -70,8 +70,3 @@ class StoredDatasets:
 
 
 DatasetStore = DatasetsInMemory | StoredDatasets
-
-
-def open_datasets(work_dir: str | None) -> DatasetStore:
-    """Return the payloads of a dispatcher's folder, or of one that has none."""
-    return DatasetsInMemory() if work_dir is None else StoredDatasets(work_dir)

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 _MOST = 3
 """The number of ends in a row after which a job is refused."""
 _REFUSED_S = 10.0
 """The time for which it is refused: its consumers ask about once a second. Whoever asks later has it tried again."""
-
-
-@dataclass
-class _Ends:
-    """The ends of one job's processes since a consumer last received an element."""
-
-    how: list[str] = field(default_factory=list)
-    last: float = 0.0
 
 
 class JobEnds:
@@ -30,13 +21,12 @@ class JobEnds:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._jobs: dict[str, _Ends] = {}
+        self._jobs: dict[str, tuple[int, str, float]] = {}  # how many; the last one, and when
 
     def ended(self, job: str, how: str) -> None:
         """Record that a job's process has ended, and how."""
-        ends = self._jobs.setdefault(job, _Ends())
-        ends.how.append(how)
-        ends.last = self._clock()
+        count, _, _ = self._jobs.get(job, (0, "", 0.0))
+        self._jobs[job] = count + 1, how, self._clock()
 
     def forget(self, job: str) -> None:
         """Forget the ends of a job: a consumer has received an element, or nobody knows the job any more."""
@@ -44,13 +34,13 @@ class JobEnds:
 
     def refusal(self, job: str) -> str | None:
         """Return why a job is not started again; None if it may be."""
-        ends = self._jobs.get(job)
-        if ends is None or len(ends.how) < _MOST:
+        count, how, last = self._jobs.get(job, (0, "", 0.0))
+        if count < _MOST:
             return None
-        if self._clock() - ends.last > _REFUSED_S:
+        if self._clock() - last > _REFUSED_S:
             self.forget(job)
             return None
         return (
-            f"job {job!r} is not started again: {len(ends.how)} times in a row its process has ended before a consumer "
-            f"received another element; the last time, {ends.how[-1]}"
+            f"job {job!r} is not started again: {count} times in a row its process has ended before a consumer "
+            f"received another element; the last time, {how}"
         )

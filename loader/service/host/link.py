@@ -102,7 +102,7 @@ class HostLink:
 
     # -- beginning -----------------------------------------------------------------------------
 
-    def welcome(self, plan: HostedPlan, timeout_s: float = ANSWERED_S) -> None:
+    def welcome(self, plan: HostedPlan) -> None:
         """Introduce this process, and send the dataset if the host process has none.
 
         Raises
@@ -112,7 +112,7 @@ class HostLink:
         ValueError
             It runs another dataset, or has other versions.
         """
-        self._sock.settimeout(timeout_s)
+        self._sock.settimeout(ANSWERED_S)
         self._tell({"do": "hello", "versions": versions()})
         kind, *rest, fds = self._receive()
         if kind == "want":

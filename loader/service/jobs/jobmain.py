@@ -9,60 +9,46 @@ import contextlib
 import pickle
 import socket
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tundish.loader.run.starting.control import Control, ControlKind
-from tundish.loader.service.connections.handshake import finish
 from tundish.loader.service.connections.loop import READ, WRITE, Loop
-from tundish.loader.service.jobs.jobserver import serve_job
+from tundish.loader.service.jobs.dealing import Dealing
+from tundish.loader.service.jobs.jobserver import JobServer
+from tundish.loader.service.jobs.registration import Registration
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.credentials import TlsFiles
     from tundish.loader.service.connections.roles import Accepted
-    from tundish.loader.service.jobs.hosting import HostedJob, JobOrder
+    from tundish.loader.service.jobs.hosting import JobOrder
 
 NAME = "tundish-job"
 """The name of the process, as ``ps`` shows it."""
 
 _TELL_S = 0.25
 """Between messages that tell how many consumers there are."""
-_PATIENCE_S = 60.0
-"""The time in which a consumer must begin a session of TLS."""
 _MOST_SHOWN = 4000
 
 
-@dataclass(frozen=True)
-class JobBegin:
-    """The argument of a job's process.
-
-    Attributes
-    ----------
-    order : JobOrder
-        The job.
-    tls : TlsFiles or None
-        The certificates for sessions with consumers.
-    """
-
-    order: JobOrder
-    tls: TlsFiles | None
-
-
 def main(fds: list[int], config: bytes) -> int:
-    """Serve a job until the agent closes its end. The descriptors: the socket to the agent, a file with the dataset."""
+    """Serve a job until the agent closes its end. The descriptors: the socket to the agent, a file with the dataset's registration."""
     with contextlib.suppress(OSError):  # for `ps`; not everywhere
         Path("/proc/self/comm").write_text(NAME, encoding="ascii")
-    begin: JobBegin = pickle.loads(config)
+    order: JobOrder
+    tls: TlsFiles | None
+    order, tls = pickle.loads(config)
     control, loop = Control(socket.socket(fileno=fds[0])), Loop()
     try:
-        job = serve_job(begin.order, _read(fds[1]), loop)
+        dataset = Registration.from_bytes(_read(fds[1])).dataset_alone()
+        dealing = Dealing(order.kind, **(order.parameters or {}))
+        job = JobServer(dataset, loop, dealing, again=order.again)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the consumer's to hear
         text = f"{type(error).__name__}: {error}"[:_MOST_SHOWN]
         control.send(ControlKind.FAILED, text=text.encode())
         return 0
     control.send(ControlKind.READY)
-    JobEnd(control, loop, job, begin.tls)
+    JobEnd(control, loop, job, tls)
     loop.run()
     job.close()
     return 0
@@ -84,13 +70,13 @@ class JobEnd:
         The socket.
     loop : Loop
         The loop.
-    job : HostedJob
+    job : JobServer
         The job's server.
     tls : TlsFiles or None
         The certificates for sessions with consumers.
     """
 
-    def __init__(self, control: Control, loop: Loop, job: HostedJob, tls: TlsFiles | None) -> None:
+    def __init__(self, control: Control, loop: Loop, job: JobServer, tls: TlsFiles | None) -> None:
         self._control, self._loop, self._job, self._tls = control, loop, job, tls
         self._told = 0
         loop.watch(control.fileno(), READ, self._heard)
@@ -117,15 +103,12 @@ class JobEnd:
         threading.Thread(target=self._shake, args=(accepted,), daemon=True).start()
 
     def _shake(self, accepted: Accepted) -> None:
-        from tundish.loader.service.connections.tls import TlsStream, resume  # noqa: PLC0415 - few use TLS
+        from tundish.loader.service.connections.tls import resumed  # noqa: PLC0415 - few use TLS
 
         assert self._tls is not None
-        stream = TlsStream(accepted.socket, self._tls, server=True)
         try:
-            finish(stream.shake(accepted.peer), stream, _PATIENCE_S)
-            finish(resume(stream, accepted.secret, server=True), stream, _PATIENCE_S)
+            stream = resumed(accepted.socket, self._tls, accepted.secret, accepted.peer)
         except OSError:  # it left, or is none of ours
-            stream.close()
             return
         accepted.socket = stream  # type: ignore[assignment]  # it has a socket's methods
         self._loop.soon(lambda: self._job.begin(accepted))

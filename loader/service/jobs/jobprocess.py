@@ -18,7 +18,7 @@ from tundish.forked import not_inherited
 from tundish.loader.run.starting.control import Control, ControlKind, scratch_file
 from tundish.loader.run.starting.launcher import launcher, start_method
 from tundish.loader.service.connections.loop import READ, WRITE
-from tundish.loader.service.jobs.jobmain import JobBegin, main
+from tundish.loader.service.jobs.jobmain import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +93,7 @@ class JobProcess:
             self._process = begins.start(
                 f"{main.__module__}:main",
                 [theirs.fileno(), file],
-                pickle.dumps(JobBegin(order, tls)),
+                pickle.dumps((order, tls)),
                 hidden=False,
             )
         finally:

@@ -10,7 +10,6 @@ from tundish.loader.protocols.state_parsing import InvalidStateField
 from tundish.loader.service.connections.answering import Answer, Calls, Later
 from tundish.loader.service.jobs.claims import Claim
 from tundish.loader.service.jobs.dealing import Dealing, check_numbered
-from tundish.loader.service.jobs.registration import Registration
 from tundish.loader.service.jobs.serving import ServedIteration, request_of
 from tundish.shm.budget import default_budget
 
@@ -18,28 +17,8 @@ if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset
     from tundish.loader.service.connections.loop import Loop
     from tundish.loader.service.connections.roles import Accepted
-    from tundish.loader.service.jobs.hosting import JobOrder
 
 _TICK_S = 0.5
-
-
-def serve_job(order: JobOrder, payload: bytes, loop: Loop, **settings: Any) -> JobServer:
-    """Return the server of a job, in this process, which takes the globals of its dataset.
-
-    Parameters
-    ----------
-    order : JobOrder
-        The job.
-    payload : bytes
-        The registration of its dataset.
-    loop : Loop
-        The loop of the listener to which its consumers connect.
-    **settings : object
-        For `JobServer`.
-    """
-    dealing = Dealing(order.kind, **(order.parameters or {}))
-    dataset = Registration.from_bytes(payload).dataset_alone()
-    return JobServer(dataset, loop, dealing, again=order.again, **settings)
 
 
 class JobServer:
@@ -57,8 +36,6 @@ class JobServer:
         The number of workers, as for an iterator.
     again : bool
         True if the job was served before: consumers may be about to come back.
-    most_bytes : int, optional
-        The bytes of elements that are made ahead; by default a quarter of an iterator's budget.
 
     Raises
     ------
@@ -74,14 +51,13 @@ class JobServer:
         *,
         workers: int | None = None,
         again: bool = False,
-        most_bytes: int | None = None,
     ) -> None:
         check_numbered(dataset)
         self._dataset, self._workers = dataset, workers
         self._dealing = Dealing() if dealing is None else dealing
         # Consumers of the server before this one come back within a lease. An iteration that begins later is a new one.
         self._awaits_until = time.monotonic() + self._dealing.lease_s if again else 0.0
-        self._most_bytes = default_budget().nbytes // 4 if most_bytes is None else most_bytes
+        self._most_bytes = default_budget().nbytes // 4
         self._iterations: dict[int, ServedIteration] = {}
         self._callers: dict[int, tuple[ServedIteration, str]] = {}
         self._calls = Calls(self._handle, self._left)
@@ -99,11 +75,6 @@ class JobServer:
     def consumers(self) -> int:
         """Return how many consumers are there, or may come back."""
         return sum(each.consumers() for each in list(self._iterations.values()))
-
-    @property
-    def computed(self) -> int:
-        """The number of elements that were made."""
-        return sum(each.computed for each in list(self._iterations.values()))
 
     def close(self) -> None:
         """End it, with its workers. Safe to call twice."""

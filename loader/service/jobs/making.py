@@ -28,17 +28,11 @@ class ElementMaker:
         The number of the iteration.
     workers : int, optional
         The number of workers, as for an iterator.
-
-    Attributes
-    ----------
-    computed : int
-        The number of elements that were made.
     """
 
     def __init__(self, dataset: Dataset, iteration: int, workers: int | None) -> None:
         self._node, self._iteration, self._workers = dataset._node, iteration, workers  # noqa: SLF001
         self._iterator: Iterator | None = None
-        self.computed = 0
         self._state_at = 0.0
 
     def do(self, order: MakeOrder) -> Callable[[Any], None]:
@@ -54,7 +48,6 @@ class ElementMaker:
             blobs, nbytes = written_error(error)
         else:
             blobs, nbytes = written(element)
-        self.computed += 1
         state = self._state()
         return lambda job: job.made(order.turn, blobs, nbytes, state)
 

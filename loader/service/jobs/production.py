@@ -23,16 +23,13 @@ class MakeOrder:
     ----------
     turn : int
         The number that the report of the result must have.
-    number : int
-        The number of the element to make.
     begin : bool
-        True: first begin a new iterator, at `state`, whose next element is that.
+        True: begin a new iterator, at `state`; False: make its next element.
     state : dict or None
         A state of the iterator; None is its start.
     """
 
     turn: int
-    number: int
     begin: bool = False
     state: Mapping[str, Any] | None = None
 
@@ -110,13 +107,13 @@ class Production:
     def order(self, wanted: int) -> MakeOrder:
         """Return the next order on the way to an element."""
         if wanted == self._position:
-            return MakeOrder(self.turn, wanted)
+            return MakeOrder(self.turn)
         at = self.state_at(wanted) or 0
         if self._position is None or wanted < self._position or at > self._position:
             self.turn += 1
             self._position = at
-            return MakeOrder(self.turn, at, begin=True, state=self.states.get(at))
-        return MakeOrder(self.turn, self._position)
+            return MakeOrder(self.turn, begin=True, state=self.states.get(at))
+        return MakeOrder(self.turn)
 
     def began(self, turn: int, state: Mapping[str, Any]) -> None:
         """Record the first state of an iterator that started from the beginning, with its seeds."""

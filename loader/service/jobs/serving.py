@@ -62,11 +62,6 @@ class ServedIteration:
         True if consumers may be about to come back.
     soon : callable
         Has the listener's thread call a function.
-
-    Attributes
-    ----------
-    computed : int
-        The number of elements that were made.
     """
 
     def __init__(
@@ -88,7 +83,6 @@ class ServedIteration:
             self._job = SharedWindow(waits=dealing.lag == "wait", **bounds)  # type: ignore[arg-type]
         else:
             self._job = SharedJob(rounds=dealing.consumers, again=again, now=now, **bounds)  # type: ignore[arg-type]
-        self.computed = 0
         self._soon = soon
         self._parked: list[_Parked] = []
         self._answering = False  # the listener's thread is about to
@@ -216,7 +210,6 @@ class ServedIteration:
                 tell = maker.do(order)
                 with self._changed:
                     tell(self._job)
-                    self.computed = maker.computed
                     if self._parked and not self._answering:
                         self._answering = True
                         self._soon(self._answer_parked)

@@ -20,6 +20,9 @@ from tundish.loader.service.jobs.requests import (
     NothingYet,
 )
 
+_EVERY = 16
+"""The number of elements after which trainers get a newer state of the iterator."""
+
 
 @dataclass
 class _Trainer(JobMember):
@@ -46,8 +49,6 @@ class SharedWindow:
         Bounds of the window.
     lease_s : float
         The seconds for which a trainer that is not connected still holds up the others.
-    every : int
-        The number of elements after which trainers get a newer state of the iterator.
     """
 
     def __init__(
@@ -57,10 +58,8 @@ class SharedWindow:
         most: int = 64,
         most_bytes: int = 1 << 30,
         lease_s: float = 30.0,
-        every: int = 16,
     ) -> None:
         self._waits, self._most, self._most_bytes = waits, most, most_bytes
-        self._every = every
         self.members: JobMembers[_Trainer] = JobMembers(lease_s)
         self._first = 0  # of the window
         self._made = Production()
@@ -149,7 +148,7 @@ class SharedWindow:
 
     def _tell(self, reader: _Trainer, number: int) -> Any:
         at = self._made.state_at(number)
-        if at is None or (reader.told >= 0 and number < reader.told + self._every):
+        if at is None or (reader.told >= 0 and number < reader.told + _EVERY):
             return None
         reader.told = number
         return Common(number, at=at, state=self._made.states[at]), ()

@@ -46,7 +46,7 @@ def import_ray() -> Any:
         ) from missing
 
 
-def join(address: str | None = "auto", **options: Any) -> Any:
+def join(address: str | None = "auto") -> Any:
     """Join a cluster, if this process is in none; return the module ``ray``.
 
     Parameters
@@ -55,8 +55,6 @@ def join(address: str | None = "auto", **options: Any) -> Any:
         ``"auto"``: the cluster that ``RAY_ADDRESS`` names, or that this machine is a node of, or else one of this machine
         alone, which is started and ends with this process. ``"local"``: always such a one. Else the address of a
         cluster's head.
-    **options
-        More arguments of ``ray.init``.
 
     Raises
     ------
@@ -73,7 +71,6 @@ def join(address: str | None = "auto", **options: Any) -> Any:
         "log_to_driver": False,
         "logging_level": "WARNING",
     }
-    known |= options
     if address == "auto" and not os.environ.get("RAY_ADDRESS"):
         with suppress(ConnectionError):
             ray.init(address="auto", **known)
@@ -94,11 +91,11 @@ def join(address: str | None = "auto", **options: Any) -> Any:
 
 
 @contextmanager
-def joined(address: str | None = "auto", **options: Any) -> Generator[Any]:
+def joined(address: str | None = "auto") -> Generator[Any]:
     """Join a cluster, and leave it at the end if this process was in none before."""
     before = import_ray().is_initialized()
     with ExitStack() as leaving:
-        ray = join(address, **options)
+        ray = join(address)
         if not before:
             leaving.callback(ray.shutdown)
         yield ray

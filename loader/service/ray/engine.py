@@ -91,8 +91,6 @@ class RayEngine:
     options : mapping, optional
         Ray's options for the actors, such as ``resources``, ``label_selector`` or ``scheduling_strategy``: where agents
         are placed. By default they are spread over the nodes.
-    address : str
-        The cluster, as for `join`.
     """
 
     def __init__(
@@ -101,9 +99,8 @@ class RayEngine:
         token: bytes,
         begin: BeginAgent,
         options: Mapping[str, Any] | None = None,
-        address: str | None = "auto",
     ) -> None:
-        self._ray = join(address)
+        self._ray = join()
         self._prefix, self._token, self._begin = f"{service}-agent-", token, begin
         self._options = checked(options or {})
         self._lock = threading.Lock()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.service.connections.answering import Calls
 from tundish.loader.service.connections.credentials import Credentials, show_address
 from tundish.loader.service.connections.listening import Listener
-from tundish.loader.service.dispatching.datasets import open_datasets
+from tundish.loader.service.dispatching.datasets import DatasetsInMemory, StoredDatasets
 from tundish.loader.service.dispatching.dispatcher import OWN
 from tundish.loader.service.dispatching.dispatching import Dispatching, Patience
 from tundish.loader.service.dispatching.journal import NoJournal, open_journal
@@ -39,7 +39,8 @@ class DispatcherCalls(Calls):
     """The role "dispatcher": a dispatcher's calls, and its clock, in the listener's loop."""
 
     def __init__(self, config: DispatcherConfig) -> None:
-        journal = open_journal(config.work_dir or "") if config.fault_tolerant_mode else NoJournal()
+        folder = (config.work_dir or "") if config.fault_tolerant_mode else None
+        journal = NoJournal() if folder is None else open_journal(folder)
         gc_ms = config.job_gc_timeout_ms
         patience = Patience(
             agent_s=seconds(config.worker_timeout_ms, 36.0),
@@ -49,7 +50,7 @@ class DispatcherCalls(Calls):
         try:
             self.dispatching = Dispatching(
                 journal,
-                open_datasets(config.work_dir if config.fault_tolerant_mode else None),
+                DatasetsInMemory() if folder is None else StoredDatasets(folder),
                 patience,
                 clock=time.monotonic,
                 wake=self._wake,
