@@ -65,7 +65,7 @@ def rows(result: dict[str, Any]) -> list[dict[str, Any]]:
         pairs = [
             (this["peers"][peer][name], this["bound"])
             for this in result["rounds"]
-            if "rate" in this["peers"].get(peer, {}).get(name, {})
+            if this["bound"] and "rate" in this["peers"].get(peer, {}).get(name, {})
         ]
         if not pairs or not result["checks"].get(peer, {}).get(name, {}).get("valid"):
             continue

@@ -49,7 +49,7 @@ KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": st
 def main(argv: Sequence[str] | None = None) -> int:
     given = arguments(argv)
     data.prepare()
-    from workloads import works
+    from workloads import grouped, works
 
     asked = [
         name
@@ -83,7 +83,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--workload", action="append", help="a name or its beginning: W1, W4-1024; may be repeated"
     )
     parser.add_argument("--peer", action="append", choices=FILES, help="may be repeated")
-    parser.add_argument("--seconds", type=float, default=0, help="of a measurement (2; W1: 8)")
+    parser.add_argument(
+        "--seconds", type=float, default=0, help="of a measurement (1.2; W2, W7: 2.5)"
+    )
     parser.add_argument(
         "--sweep", action="store_true", help="find the best settings, and record them"
     )
@@ -209,14 +211,6 @@ def stamp_of_work(work: str) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def grouped(asked: Sequence[str]) -> list[list[str]]:
-    """Group workloads of one file: a peer runs them in one process, as most of its start is its imports."""
-    groups: dict[str, list[str]] = {}
-    for name in asked:
-        groups.setdefault(home(name), []).append(name)
-    return list(groups.values())
-
-
 def measure(group: Sequence[str], peers: Sequence[str], number: int, seconds: float) -> None:
     """Measure one round of a group of workloads, or what is missing of it."""
     results = {work: load(work) for work in group}
@@ -233,20 +227,29 @@ def measure(group: Sequence[str], peers: Sequence[str], number: int, seconds: fl
             if set(settings) - set(this["peers"].get(peer, {})):
                 names = sorted(settings, key=lambda name: (name == "defaults") == (number % 2 == 0))
                 missing[peer][work] = {name: settings[name] for name in names}
-        if any(work in each for each in missing.values()):
-            this["bound"] = this["bound"] or bound(work)
-            if found.get("nearer"):
-                this["nearer"] = this.get("nearer") or bound(work, "nearer_rate")
     begin = number % len(peers)
-    for peer in (*peers[begin:], *peers[:begin]):
+    turns = (*peers[begin:], *peers[:begin])
+    for peer in turns:
+        if peer == turns[len(turns) // 2]:  # in the midst of what it is compared with
+            for work, found in results.items():
+                if any(work in each for each in missing.values()):
+                    measure_bounds(work, found["rounds"][number], nearer=bool(found.get("nearer")))
         for work, found in rows("time", peer, missing[peer], seconds).items():
             this = results[work]["rounds"][number]
             this["peers"][peer] = found
             shown = ", ".join(f"{n} {row.get('rate', 0):,.0f}/s" for n, row in found.items())
-            say(f"round {number + 1} {work} {peer}: {shown} (bound {this['bound']:,.0f})")
+            say(f"round {number + 1} {work} {peer}: {shown}")
             results[work]["machine"] = machine()
             results[work]["versions"] |= versions(peer)
             store(work, results[work])
+
+
+def measure_bounds(work: str, this: dict[str, Any], *, nearer: bool) -> None:
+    """Measure the bounds of a workload in a round, if that has not been done."""
+    this["bound"] = this["bound"] or bound(work)
+    if nearer:
+        this["nearer"] = this.get("nearer") or bound(work, "nearer_rate")
+    say(f"{work}: bound {this['bound']:,.0f}/s")
 
 
 def rows(

@@ -67,7 +67,7 @@ class Work:
     epochs: int | None = None
     processes: bool = False
     step: float = 0.0
-    seconds: float = 2.0
+    seconds: float = 1.2
     bound_processes: int = 2
     nearer: str | None = None
     nearer_rate: Callable[[int, float], float] | None = None

@@ -37,7 +37,7 @@ WORKS = [
         ordered=ordered,
         step=STEP,
         batch=1,
-        seconds=4.0,
+        seconds=2.5,
     )
     for ordered in (True, False)
 ]

@@ -137,7 +137,7 @@ WORKS = [
         share=0.95,
         function=function,
         ordered=True,
-        seconds=4.0,
+        seconds=2.5,
     )
     for name, title, function, number in (
         ("W2-python", "text to packed tokens, a tokenizer in Python", python_bpe, LINES // 2),
