@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,6 +24,11 @@ A = ["a", 1]
 """The address of the agent of this name."""
 
 
+def end(job: str, life: str, *, gave: bool = False) -> dict[str, Any]:
+    """Return what an agent says of a job whose process has ended."""
+    return {job: {"how": f"end {life}", "life": life, "gave": gave}}
+
+
 @dataclass
 class Bench:
     """A dispatcher whose clock is set by hand."""
@@ -32,6 +37,7 @@ class Bench:
     members: tuple[str, ...] = ()
     now: float = 0.0
     wakes: int = 0
+    patience: Patience = PATIENCE
     answers: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -42,7 +48,7 @@ class Bench:
         self.it = Dispatching(
             LocalJournal(folder) if folder is not None else NoJournal(),
             StoredDatasets(str(folder)) if folder is not None else DatasetsInMemory(),
-            PATIENCE,
+            self.patience,
             clock=lambda: self.now,
             wake=self.wake,
             members=self.members,
@@ -331,29 +337,72 @@ class TestJobs:
         assert bench.job(wait_s=20.0) is None, "asked again, it is tried again"
         assert not bench.heard(1)["start"][0]["again"], "nobody has served it"
 
-    def dies(self, bench: Bench, times: int) -> None:
-        for number in range(times):
-            bench.agent("a", 1, ended={"train": f"end {number}"}, wait_s=5.0)
+    def test_one_whose_process_ends_after_it_gave_elements_is_started_again_as_such(
+        self, bench: Bench
+    ) -> None:
+        registered(bench)
+        bench.agent("a", 1, wait_s=5.0)
+        bench.job(wait_s=20.0)
+        assert not bench.heard(1)["start"][0]["again"]
+        assert bench.agent("a", 1, serves={"train": [2]}, gave=[], wait_s=5.0) is None
+        assert bench.agent("a", 1, gave=[], ended=end("train", "x"))["start"][0]["again"] is False
+        assert bench.agent("a", 1, serves={"train": [2]}, gave=[], wait_s=5.0) is None
+        ended = end("train", "y", gave=True)
+        assert bench.agent("a", 1, gave=[], ended=ended)["start"][0]["again"] is True
+
+    @pytest.mark.parametrize("gave", [{}, {"gave": ["train"]}])
+    def test_one_that_its_agent_serves_no_more_gave_elements(
+        self, bench: Bench, gave: dict[str, Any]
+    ) -> None:
+        """An agent of an earlier version does not tell; nor does one whose message was lost."""
+        registered(bench)
+        bench.agent("a", 1, wait_s=5.0)
+        bench.job(wait_s=20.0)
+        bench.agent("a", 1, serves={"train": [2]}, **gave)
+        assert bench.agent("a", 1)["start"][0]["again"] is True
 
     def test_one_whose_process_ends_again_and_again(self, bench: Bench) -> None:
         registered(bench)
+        bench.agent("a", 1, wait_s=5.0)
         assert bench.job(wait_s=20.0) is None
-        self.dies(bench, 2)
+        for life in "xx", "xy", "xy":
+            assert bench.agent("a", 1, ended=end("train", life))["start"], "the same end told twice"
         assert bench.job(caller=8, wait_s=20.0) is None
-        self.dies(bench, 1)
+        assert bench.agent("a", 1, ended=end("train", "xz"), wait_s=5.0) is None
         for caller in (8, 9):
-            with pytest.raises(RuntimeError, match=r"3 times in a row .* the last time, end 0"):
+            with pytest.raises(RuntimeError, match=r"3 times in a row .* the last time, end xz"):
                 bench.heard(caller)
         with pytest.raises(RuntimeError, match="3 times in a row"):
             bench.job(caller=10)
-        bench.pass_time(11)
+        bench.pass_time(4)
+        assert bench.agent("a", 1) == {"start": [], "stop": []}
+        bench.pass_time(7)
         assert bench.job(wait_s=20.0) is None, "much later it is tried again"
+        assert bench.agent("a", 1)["start"]
 
     def test_one_whose_process_ends_often_and_goes_on_each_time(self, bench: Bench) -> None:
         registered(bench)
-        for _ in range(9):
+        bench.agent("a", 1)
+        for life in map(str, range(9)):
             assert bench.job(wait_s=20.0, received=True) is None
-            self.dies(bench, 1)
+            assert bench.agent("a", 1, ended=end("train", life))["start"]
+
+    def test_the_loss_of_another_one_of_the_name_does_not_count(self, bench: Bench) -> None:
+        registered(bench)
+        bench.agent("a", 1)
+        bench.job(wait_s=20.0)
+        orders = {"train": {"dataset": "old", "kind": "dealt", "parameters": None}}
+        for life in "xyz":
+            bench.agent("a", 1, ended=end("train", life), orders=orders)
+        assert bench.agent("a", 1, failed={"train": "no module"}, orders=orders)["start"]
+        assert bench.job(caller=8, wait_s=20.0) is None
+
+    def test_an_agent_of_the_consumers_versions_is_asked_first(self, bench: Bench) -> None:
+        registered(bench)
+        bench.agent("a", 1, versions=["1"])
+        bench.agent("b", 2, versions=["2"])
+        bench.job(wait_s=20.0, versions=["2"])
+        assert bench.agent("b", 2, versions=["2"])["start"]
 
     def test_one_of_another_dataset(self, bench: Bench) -> None:
         registered(bench)
@@ -377,6 +426,18 @@ class TestJobs:
         newer = {"dataset": "d", "kind": "dealt", "parameters": None}
         assert bench.agent("a", 1, serves={"train": [0, newer]}, wait_s=5.0) is None
         assert bench.heard(9) == {"address": A}
+
+    def test_is_not_forgotten_while_a_consumer_waits_for_it(self, bench: Bench) -> None:
+        bench.it.close()
+        bench.patience = replace(PATIENCE, job_s=5.0, check_s=1.0)
+        bench.begin()
+        registered(bench)
+        bench.agent("a", 1)
+        bench.job(wait_s=20.0)
+        bench.pass_time(19.0)
+        assert bench.it.state.jobs
+        bench.pass_time(8.0)
+        assert not bench.it.state.jobs
 
     def test_is_forgotten_and_stopped_when_nobody_uses_it(self, bench: Bench) -> None:
         registered(bench)
@@ -480,6 +541,8 @@ FIELDS = [
     "serves",
     "failed",
     "ended",
+    "gave",
+    "orders",
     "received",
     "wait_s",
     "wanted",

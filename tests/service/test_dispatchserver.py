@@ -52,6 +52,7 @@ class JobDouble:
 
     failed: str | None = None
     ended: str | None = None
+    gave = False
 
     def __init__(self, order: JobOrder, payload: bytes, loop: Loop) -> None:
         self.order, self.payload = order, payload

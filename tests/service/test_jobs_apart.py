@@ -24,10 +24,12 @@ import pytest
 from tests.laws.changing import anew, config
 from tests.service.certificates import Authority
 from tests.service.clusters import Cluster, ReachedCluster, cluster_process
+from tests.service.hosted import until
 
 from tundish import Dataset, Options, service
 from tundish.errors import ChangedGlobalsError, IncompatibleJobError
 from tundish.loader.run.starting import agreeing
+from tundish.loader.service.dispatching.client import DispatcherClient
 from tundish.loader.service.distributing import registering
 from tundish.loader.service.jobs.jobmain import NAME
 
@@ -56,7 +58,7 @@ def stack() -> Iterator[ExitStack]:
 @pytest.fixture(autouse=True)
 def _as_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be known of an earlier test."""
-    for name in ("_seen", "_taken", "_own"):
+    for name in ("_seen", "_taken", "_own", "_imported"):
         monkeypatch.setattr(agreeing, name, {})
     monkeypatch.setattr(agreeing, "_told", set())
 
@@ -180,6 +182,34 @@ def test_a_changed_global_is_told_once_or_refused_or_ignored(
         cluster.computes(plain.with_options(Options(globals="error")), job_name="refused")
 
 
+def test_large_globals_are_told_as_well(
+    cluster: ReachedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = Dataset.range(4).map(lambda x: config.MEANS[int(x)])
+    with monkeypatch.context() as patch:
+        patch.setattr(config, "MEANS", np.full(30_000, 2.5))
+        with pytest.warns(UserWarning, match="MEANS is"):
+            number = service.register_dataset(cluster.target, large, dataset_id="large")
+        assert service.register_dataset(cluster.target, large, dataset_id="large") == number
+        patch.setattr(config, "MEANS", np.full(30_000, 3.5))
+        with pytest.raises(ValueError, match=r"MEANS: '.*3\.5.*' here, '.*2\.5.*' in the one"):
+            service.register_dataset(cluster.target, large, dataset_id="large")
+    with pytest.warns(UserWarning, match=r"MEANS was array\(\[2\.5.* and is array"):
+        registering.fetched(cluster.target, number)
+
+
+@pytest.mark.filterwarnings(CHANGED)
+def test_what_was_changed_and_changed_back_is_as_it_was(
+    cluster: ReachedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ds = Dataset.from_generator(sized)
+    before = service.register_dataset(cluster.target, ds)
+    with monkeypatch.context() as patch:
+        patch.setattr(config, "SIZE", 53)
+        assert service.register_dataset(cluster.target, ds) != before
+    assert service.register_dataset(cluster.target, ds) == before
+
+
 def test_a_registered_dataset_says_where_globals_differ(
     cluster: ReachedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,7 +275,80 @@ def test_an_agent_stays_known_while_a_job_imports(
     assert known == {1}
 
 
+def test_a_job_whose_import_never_ends_is_stopped_when_nobody_waits_for_it(
+    stack: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stuck_here.py").write_text(
+        "import os, time\n"
+        f"if os.getpid() != {os.getpid()}:\n    time.sleep(1000)\n"
+        "def double(x):\n    return 2 * x\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    others = serving()
+    cluster = Cluster(stack, 1, job_gc_check_interval_ms=50, job_gc_timeout_ms=1500)
+    ds = Dataset.range(3).map(importlib.import_module("stuck_here").double)
+    stuck = cluster.computes(ds.with_options(Options(globals="ignore")), job_name="stuck")
+    place = stuck._node.place  # type: ignore[attr-defined]
+    with DispatcherClient(cluster.target) as client, pytest.raises(TimeoutError):
+        client.job(**place.wanted, wait_s=0.5)
+    assert serving() - others
+    until(lambda: not serving() - others, "the stuck process has ended", 20)
+    assert ints(cluster.computes(Dataset.range(3), job_name="stuck")) == [0, 1, 2]
+
+
+TOP_LEVEL = """
+from pathlib import Path
+import tundish as td
+
+with (Path(__file__).parent / "imports").open("a") as file:
+    file.write("x")
+SIZE = 3
+
+def grown(x):
+    return x * SIZE
+
+shared = td.service.distribute("distributed_epoch", "TARGET", job_name="top level")
+ds = td.Dataset.range(4).map(grown, num_parallel_calls=2).apply(shared)
+"""
+
+
+def test_a_dataset_that_is_registered_where_a_module_begins(
+    cluster: ReachedCluster, folder: Path
+) -> None:
+    """The processes that import the module for another one do not register it once more."""
+    (folder / "top_level.py").write_text(TOP_LEVEL.replace("TARGET", cluster.target))
+    done = subprocess.run(
+        [sys.executable, "-c", "from top_level import ds; print(*map(int, ds))"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])},
+    )
+    assert done.stdout.split() == ["0", "3", "6", "9"]
+    # Here, twice to compare, by the job, and by its workers.
+    assert (folder / "imports").stat().st_size <= 6
+
+
 # -- the end ----------------------------------------------------------------------------------------
+
+
+def test_no_consumer_has_elements_of_another_after_the_process_has_died(
+    stack: ExitStack,
+) -> None:
+    """The second consumer, which has had nothing, comes back first; the first one is in a long step."""
+    others = serving()
+    cluster = Cluster(stack, 1)
+    ds = cluster.computes(Dataset.range(60).with_options(Options(workers=0)), job_name="two")
+    one, two = (stack.enter_context(ds.iterator(iteration=0)) for _ in range(2))
+    found = [int(next(one)) for _ in range(10)]
+    (process,) = serving() - others
+    process.kill()
+    with ThreadPoolExecutor(1) as pool:
+        rest = pool.submit(lambda: [int(x) for x in two])
+        time.sleep(3)
+        assert not rest.done()
+        found += [int(x) for x in one]
+        assert sorted([*found, *rest.result()]) == [*range(60)]
 
 
 def serving() -> set[psutil.Process]:

@@ -33,6 +33,7 @@ from tundish.loader.run.starting.globals import (
     PickledValue,
     found_here,
 )
+from tundish.loader.run.starting.inside import importing_for_another
 from tundish.loader.run.starting.launcher import launcher
 from tundish.snapshot.fingerprint.provenance import is_users_module
 from tundish.tracebacks import callers_level
@@ -40,7 +41,10 @@ from tundish.tracebacks import callers_level
 if TYPE_CHECKING:
     from tundish.loader.plan.reads import GlobalName
 
-_MOST_S = 30.0  # that other imports may take
+_MOST_S = 30.0
+"""The time that other imports may take while workers wait for them."""
+_MOST_APART_S = 120.0
+"""And while a dataset is registered: many processes of a machine may do that at a time."""
 _OF_AN_ITERATOR = "Workers get the value that it has when an iterator is made."
 _OF_A_JOB = "The workers of the service's job get the value that it has now."
 
@@ -102,7 +106,7 @@ class Agreement:
         modules, asked = pickle.loads(question)
         differing: dict[GlobalName, ImportedGlobal] = dict(asked)
         unknown = [place for place in differing if self._difference(place) is None]
-        fresh = imported_again(modules, unknown, self._threads)[0] if unknown else {}
+        fresh = (imported_again(modules, unknown, self._threads)[0] if unknown else None) or {}
         for place in unknown:
             found = differing[place]
             again = fresh.get(place, found)  # a module that cannot be imported there
@@ -128,8 +132,12 @@ class Agreement:
 
 
 def imported_again(
-    modules: Sequence[str], places: Sequence[GlobalName], threads: int, seeds: Sequence[int] = (1,)
-) -> list[dict[GlobalName, ImportedGlobal]]:
+    modules: Sequence[str],
+    places: Sequence[GlobalName],
+    threads: int,
+    seeds: Sequence[int] = (1,),
+    most_s: float = _MOST_S,
+) -> list[dict[GlobalName, ImportedGlobal] | None]:
     """Return the values that globals have after other imports in the consumer's own environment.
 
     Parameters
@@ -142,15 +150,17 @@ def imported_again(
         The number of threads that a library may use.
     seeds : sequence of int
         A seed for the hashes of texts, and so for the order of sets, for each import. Workers have 0.
+    most_s : float
+        The time that they may take.
 
     Returns
     -------
-    list of dict
-        For each seed the globals that were found. It is empty if the import took too long.
+    list of dict or None
+        For each seed the globals that were found; None if the import took too long.
     """
     begins = launcher(threads, "spawn")
     entry, config = f"{__name__}:import_again", pickle.dumps((modules, places))
-    until = time.monotonic() + _MOST_S
+    until = time.monotonic() + most_s
     with contextlib.ExitStack() as files:
         started = []
         for seed in seeds:
@@ -160,12 +170,13 @@ def imported_again(
             process = begins.start(entry, [fd], config, hidden=False, environ=environ)
             files.callback(process.release)
             started.append((process, fd))
-        found = []
+        found: list[dict[GlobalName, ImportedGlobal] | None] = []
         for process, fd in started:
-            if process.wait_exit(max(0.0, until - time.monotonic())) is None:
+            late = process.wait_exit(max(0.0, until - time.monotonic())) is None
+            if late:
                 process.kill()
             data = os.pread(fd, os.fstat(fd).st_size, 0)
-            found.append(pickle.loads(data) if data else {})
+            found.append(pickle.loads(data) if data else None if late else {})
     return found
 
 
@@ -203,6 +214,8 @@ def own_globals(
     ------
     ChangedGlobalsError
         A global was changed, and the policy is "error".
+    TimeoutError
+        The modules took too long to import: which globals are this process's own is not known.
 
     Warns
     -----
@@ -216,12 +229,21 @@ def own_globals(
     if unknown:
         places = [each.place for each in unknown]
         users = sorted(filter(is_users_module, modules))
-        one, other = imported_again(users, places, 1, seeds=(0, 1))
+        one, other = imported_again(users, places, 1, seeds=(0, 1), most_s=_MOST_APART_S)
+        if one is None or other is None:
+            raise TimeoutError(
+                f"the modules {', '.join(users)} could not be imported in another process within {_MOST_APART_S:g} s, which "
+                "shows which of their globals were changed at run time; Options(globals='ignore') leaves that out"
+            )
         for each in unknown:
             if each.place in one and each.place in other:
                 found, again = one[each.place], other[each.place]
                 remember(each.place, each.form, _judged(each, found, again))
                 fresh[each.place] = found.shown
+                if found.form is not None and found.form == again.form:
+                    _imported[each.place] = found.form
+    # What was changed and changed back is as it is everywhere.
+    entries = [each for each in entries if _imported.get(each.place) != each.form]
     known = {each.place: remembered(each.place, each.form) for each in entries}
     changed = tuple(each for each in entries if known[each.place] is Difference.CHANGED)
     lines = {each.place: f"{each.place} is {each.value.shown}" for each in changed}
@@ -266,7 +288,7 @@ def import_again(fds: list[int], config: bytes) -> int:
         os.dup2(silent, stream)
     modules, places = pickle.loads(config)
     for name in modules:
-        with contextlib.suppress(BaseException):
+        with contextlib.suppress(BaseException), importing_for_another():
             importlib.import_module(name)
     found = {place: found_here(place) for place in places if place.module in sys.modules}
     os.pwrite(fds[0], pickle.dumps(found), 0)
@@ -295,6 +317,7 @@ def _judged(entry: Entry, found: ImportedGlobal, again: ImportedGlobal) -> Diffe
 _seen: dict[GlobalName, bytes] = {}
 _taken: dict[GlobalName, Difference] = {}
 _own: dict[GlobalName, bytes] = {}
+_imported: dict[GlobalName, bytes] = {}
 _told: set[GlobalName] = set()
 
 

@@ -46,10 +46,11 @@ class ControlKind(IntEnum):
     STARTED = 5
     ENDED = 6
     FAILED = 7
-    # Between an agent and the process of a shared job, beside READY and FAILED: the connection of a consumer, and how
-    # many consumers there are.
+    # Between an agent and the process of a shared job, beside READY and FAILED: the connection of a consumer, how
+    # many consumers there are, and that one is about to receive an element.
     CONSUMER = 9
     CONSUMERS = 10
+    GIVES = 11
 
 
 class Message(NamedTuple):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections.abc import Generator
 
 WORKER = "tundish.loader.run.working.worker"
 """The module whose `main` is a worker of a pipeline: it is named, and not imported, by who starts workers."""
@@ -12,6 +14,7 @@ IN_WORKER = threading.local()
 """``IN_WORKER.yes`` is set in a thread that is a worker."""
 
 _PROCESS = [False]
+_FOR_ANOTHER = [False]
 
 
 def be_worker() -> None:
@@ -22,6 +25,21 @@ def be_worker() -> None:
 def in_worker() -> bool:
     """Return True if this thread computes for an iterator."""
     return getattr(IN_WORKER, "yes", False) or _PROCESS[0]
+
+
+@contextlib.contextmanager
+def importing_for_another() -> Generator[None]:
+    """Say that this process imports the user's modules for another one: what they do at their top level, the other has done."""
+    before, _FOR_ANOTHER[0] = _FOR_ANOTHER[0], True
+    try:
+        yield
+    finally:
+        _FOR_ANOTHER[0] = before
+
+
+def is_for_another() -> bool:
+    """Return True if the user's modules run here for another process: in a worker, or as they are imported."""
+    return _FOR_ANOTHER[0] or in_worker()
 
 
 def overruled() -> int | None:

@@ -30,7 +30,11 @@ def all_values(entries: Sequence[Entry]) -> Values:
 
 
 def adopt(
-    entries: Sequence[Entry], values: Values, by_value: Mapping[str, dict[str, Any]]
+    entries: Sequence[Entry],
+    values: Values,
+    by_value: Mapping[str, dict[str, Any]],
+    *,
+    judged: bool = False,
 ) -> AdoptedGlobals:
     """Take the values of globals where they differ: now, or when their module is imported.
 
@@ -44,8 +48,13 @@ def adopt(
         Their values, as `all_values` gives them.
     by_value : mapping
         As for `AdoptedGlobals`.
+    judged : bool
+        True if each of them is known to be another than an import gives.
     """
     forms = {each.place: each.form for each in entries}
+    for each in entries if judged else ():
+        remember(each.place, each.form, Difference.ANEW)
+        first_told(each.place)
 
     def asked(differing: Sequence[tuple[GlobalName, ImportedGlobal]]) -> dict[GlobalName, bytes]:
         found = {place: values[place] for place, _ in differing if place in values}

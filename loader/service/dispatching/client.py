@@ -147,6 +147,7 @@ class DispatcherClient:
         while True:
             left = max(0.0, until - time.monotonic())
             fields = {"name": name, "dataset": dataset, "kind": kind, "parameters": parameters}
+            fields["versions"] = list(versions().values())
             answer, _ = self._call("job", wait_s=min(left, _NEWS_S), received=received, **fields)
             received = False
             if answer["address"] is not None:

@@ -68,11 +68,12 @@ class Served:
     """A job that an agent serves: to how many consumers, and what it was told to serve under the job's name.
 
     A name may be forgotten and given to another job while an agent still serves the first. `job` is None if the agent does not
-    say which it serves.
+    say which it serves; `gave` is True if consumers may have received elements.
     """
 
     consumers: int = 0
     job: JobCreated | None = None
+    gave: bool = True
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,15 @@ class JobUsed:
 
     name: str
     at: float
+    versions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobEnded:
+    """A job whose process has ended by itself; `gave` is True if consumers may have received elements of it."""
+
+    name: str
+    gave: bool
 
 
 @dataclass(frozen=True)
@@ -149,6 +159,7 @@ Entry = (
     | TrainerHeard
     | TrainerLeft
     | JobUsed
+    | JobEnded
     | JobPlaced
     | SeatsDealt
 )
@@ -187,12 +198,21 @@ def from_json(value: Mapping[str, JSON]) -> Journalled:
 
 @dataclass(frozen=True)
 class JobRecord:
-    """A job, when it was used last, the agent that was asked to serve it, and how many may have served it so far."""
+    """A job: when it was used last, and the agent that was asked to serve it.
+
+    Attributes
+    ----------
+    gave : bool
+        True if consumers may have received elements from a server that is gone: the next one waits until they have told which.
+    versions : tuple of str
+        Those of the consumer that asked for it last.
+    """
 
     job: JobCreated
     used_at: float
     asked: str | None = None
-    servers: int = 0
+    gave: bool = False
+    versions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,9 +246,12 @@ def apply(state: DispatcherState, entry: Entry, now: float = 0.0) -> DispatcherS
         case TrainerLeft():
             return replace(state, trainers=_without(state.trainers, entry.name))
         case JobUsed():
-            return _with_job(state, entry.name, used_at=entry.at)
+            return _with_job(state, entry.name, used_at=entry.at, versions=entry.versions)
+        case JobEnded():
+            state = _with_job(state, entry.name, asked=None)
+            return _with_job(state, entry.name, gave=True) if entry.gave else state
         case JobPlaced():
-            return _placed(state, entry)
+            return _with_job(state, entry.name, asked=entry.agent)
         case SeatsDealt():
             return _dealt(state, entry.seats)
 
@@ -238,6 +261,8 @@ def _heard(state: DispatcherState, agent: AgentHeard) -> DispatcherState:
     for name, served in agent.serves.items():
         if served.consumers:
             state = _with_job(state, name, used_at=agent.at)
+        if served.gave and does_serve(state, agent, name):
+            state = _with_job(state, name, gave=True)
     return state
 
 
@@ -245,15 +270,8 @@ def _left(state: DispatcherState, name: str) -> DispatcherState:
     state = replace(state, agents=_without(state.agents, name))
     for job, record in state.jobs.items():
         if record.asked == name:
-            state = _with_job(state, job, asked=None)
+            state = _with_job(state, job, asked=None, gave=True)
     return state
-
-
-def _placed(state: DispatcherState, entry: JobPlaced) -> DispatcherState:
-    if entry.name not in state.jobs:
-        return state
-    servers = state.jobs[entry.name].servers + (1 if entry.agent is not None else -1)
-    return _with_job(state, entry.name, asked=entry.agent, servers=max(0, servers))
 
 
 def _dealt(state: DispatcherState, seats: Mapping[str, tuple[Address, ...]]) -> DispatcherState:
@@ -283,7 +301,7 @@ def restore(entries: Iterable[Mapping[str, JSON]], now: float) -> DispatcherStat
     for each in entries:
         state = apply(state, from_json(each), now)
     for name in state.jobs:
-        state = _with_job(state, name, servers=1)
+        state = _with_job(state, name, gave=True)
     return state
 
 
@@ -292,7 +310,9 @@ def register(state: DispatcherState, asked: DatasetRegistered) -> list[Entry]:
     return [] if asked.id in state.datasets else [asked]
 
 
-def create(state: DispatcherState, asked: JobCreated, now: float) -> list[Entry]:
+def create(
+    state: DispatcherState, asked: JobCreated, now: float, versions: tuple[str, ...] = ()
+) -> list[Entry]:
     """Decide on a job that a consumer asks for: it is made, or is there already.
 
     Raises
@@ -307,13 +327,13 @@ def create(state: DispatcherState, asked: JobCreated, now: float) -> list[Entry]
             f"no dataset {asked.dataset} is registered here: call register_dataset with this "
             "dispatcher first (it may have been restarted without its work_dir)"
         )
-    record = state.jobs.get(asked.name)
+    record, used = state.jobs.get(asked.name), JobUsed(asked.name, now, versions)
     if record is None:
-        return [asked]
+        return [asked, used]
     differences = _job_differences(state, record.job, asked)
     if differences:
         raise IncompatibleJobError(asked.name, tuple(differences))
-    return [JobUsed(asked.name, now)]
+    return [used]
 
 
 def _job_differences(state: DispatcherState, job: JobCreated, asked: JobCreated) -> list[str]:
@@ -348,7 +368,7 @@ def does_serve(state: DispatcherState, agent: AgentHeard, job: str) -> bool:
 def place(state: DispatcherState, job: str) -> list[Entry]:
     """Decide which agent is to serve a job: no other one if an agent serves it or was asked to; otherwise the least busy agent.
 
-    The dispatcher's own process is asked when there is no other.
+    An agent of the consumers' versions comes first; the dispatcher's own process is asked when there is no other.
     """
     record = state.jobs[job]
     if record.asked is not None or server_of(state, job) is not None or not state.agents:
@@ -357,7 +377,12 @@ def place(state: DispatcherState, job: str) -> list[Entry]:
     for other in state.jobs.values():
         if other.asked in busy:
             busy[other.asked].add(other.job.name)
-    return [JobPlaced(job, min(busy, key=lambda name: (name == OWN, len(busy[name]), name)))]
+
+    def rank(name: str) -> tuple[bool, bool, int, str]:
+        other = record.versions not in ((), state.agents[name].versions)
+        return other, name == OWN, len(busy[name]), name
+
+    return [JobPlaced(job, min(busy, key=rank))]
 
 
 def superfluous(state: DispatcherState, agent: str) -> list[str]:
@@ -378,7 +403,7 @@ def silent(state: DispatcherState, now: float, patience_s: float) -> list[Entry]
     return [AgentLeft(a.name) for a in agents if a.name != OWN and now - a.at > patience_s]
 
 
-def unused(state: DispatcherState, now: float, timeout_s: float | None) -> list[Entry]:
+def unused(state: DispatcherState, now: float, timeout_s: float | None) -> list[JobForgotten]:
     """Decide which jobs are forgotten: those without a consumer for longer than the timeout; None: none ever."""
     if timeout_s is None:
         return []

@@ -156,18 +156,27 @@ class Dispatching:
         wait_s = min(wait_of(request), self._patience.agent_s / 3)
         if name != OWN:
             self._admit(address, told)
-        serves = {job: _served(job, *told_of) for job, told_of in request.get("serves", {}).items()}
+        gave = request.get("gave")  # None: an agent that does not tell
+        serves = {
+            job: _served(job, gave is None or job in gave, *told)
+            for job, told in request.get("serves", {}).items()
+        }
         cores, host = count_of(request, "cores"), str(request.get("host", ""))
         versions, now = versions_of(request), self._clock()
         self._speaks(caller, pure.AgentLeft(name))
         heard = pure.AgentHeard(name, address, cores, now, host, versions, told, serves)
         self._happen([heard])
+        orders = request.get("orders", {})
         for job, how in request.get("ended", {}).items():
-            self._ends.ended(job, str(how))
-            self._settle("job", job)
+            if self._asked_for(job, name, orders) and self._ends.ended(
+                job, str(how["how"]), str(how["life"])
+            ):
+                self._happen([pure.JobEnded(job, bool(how["gave"]))])
+                if self._ends.refusal(job) is None:
+                    self._place(job)
+                self._settle("job", job)
         for job, why in request.get("failed", {}).items():
-            record = self.state.jobs.get(job)
-            if record is not None and record.asked == name:
+            if self._asked_for(job, name, orders):
                 self._failed[job] = str(why)
                 self._happen([pure.JobPlaced(job, None)])
 
@@ -175,6 +184,13 @@ class Dispatching:
             return self._news(name)
 
         return self._park(("agent", name), wait_s, caller, news, lambda: {"start": [], "stop": []})
+
+    def _asked_for(self, job: str, agent: str, orders: Fields) -> bool:
+        """Return True if an agent was asked to serve a job, and tells of that one and not of another that had its name."""
+        record, order = self.state.jobs.get(job), orders.get(job)
+        if record is None or record.asked != agent:
+            return False
+        return order is None or _job_of(job, order) == record.job
 
     def _admit(self, address: Address, told: str) -> None:
         if self._members and not any(is_member(address, told, each) for each in self._members):
@@ -187,7 +203,7 @@ class Dispatching:
         """Return the jobs that an agent is to start and stop; None if there are none."""
         found = self.state.agents.get(agent)
         start = [
-            {**asdict(record.job), "again": record.servers > 1}
+            {**asdict(record.job), "again": record.gave}
             for name, record in self.state.jobs.items()
             if record.asked == agent
             and not (found is not None and pure.does_serve(self.state, found, name))
@@ -255,10 +271,10 @@ class Dispatching:
         name, parameters = str(request["name"]), request.get("parameters")
         wait_s = wait_of(request)
         asked = pure.JobCreated(name, str(request["dataset"]), str(request["kind"]), parameters)
-        self._happen(pure.create(self.state, asked, self._clock()))
+        self._happen(pure.create(self.state, asked, self._clock(), versions_of(request)))
         self._failed.pop(name, None)
         if request.get("received"):
-            self._ends.forget(name)
+            self._ends.advanced(name)
         if self._ends.refusal(name) is None:
             self._place(name)
 
@@ -341,6 +357,7 @@ class Dispatching:
                     self._settle("agent", entry.agent)
             case pure.JobForgotten():
                 self._ends.forget(entry.name)
+                self._failed.pop(entry.name, None)
                 for name, agent in before.agents.items():
                     if entry.name in agent.serves:
                         self._settle("agent", name)
@@ -429,7 +446,8 @@ class Dispatching:
         self._parking.settle_due(now)
         if now >= self._collect_at:
             self._collect_at = now + self._patience.check_s
-            self._happen(pure.unused(self.state, now, self._patience.job_s))
+            unused = pure.unused(self.state, now, self._patience.job_s)
+            self._happen([each for each in unused if ("job", each.name) not in self._parking])
         due = [self._parking.due(), self._deal_at, self._collect_at, now + _LOOK_S]
         due += self._leaving.values()
         due += [self._settled_at] if self._unsettled else []
@@ -441,9 +459,11 @@ class Dispatching:
         self._journal.close()
 
 
-def _served(name: str, consumers: Any, order: Any = None) -> pure.Served:
+def _served(name: str, gave: bool, consumers: Any, order: Any = None) -> pure.Served:
     """Return what an agent says of a job that it serves."""
-    job = None
-    if order is not None:
-        job = pure.JobCreated(name, order["dataset"], order["kind"], order["parameters"])
-    return pure.Served(count_of({"consumers": consumers}, "consumers"), job)
+    job = None if order is None else _job_of(name, order)
+    return pure.Served(count_of({"consumers": consumers}, "consumers"), job, gave)
+
+
+def _job_of(name: str, order: Any) -> pure.JobCreated:
+    return pure.JobCreated(name, order["dataset"], order["kind"], order["parameters"])

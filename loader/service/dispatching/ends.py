@@ -22,15 +22,25 @@ class JobEnds:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._jobs: dict[str, tuple[int, str, float]] = {}  # how many; the last one, and when
+        self._lives: dict[str, str] = {}  # the process that ended last
 
-    def ended(self, job: str, how: str) -> None:
-        """Record that a job's process has ended, and how."""
+    def ended(self, job: str, how: str, life: str) -> bool:
+        """Record that a job's process has ended, and how; return False if that was told before. `life` is a name of the process."""
+        if self._lives.get(job) == life:
+            return False
+        self._lives[job] = life
         count, _, _ = self._jobs.get(job, (0, "", 0.0))
         self._jobs[job] = count + 1, how, self._clock()
+        return True
+
+    def advanced(self, job: str) -> None:
+        """Forget the ends of a job, as a consumer has received an element."""
+        self._jobs.pop(job, None)
 
     def forget(self, job: str) -> None:
-        """Forget the ends of a job: a consumer has received an element, or nobody knows the job any more."""
+        """Forget a job that nobody uses any more."""
         self._jobs.pop(job, None)
+        self._lives.pop(job, None)
 
     def refusal(self, job: str) -> str | None:
         """Return why a job is not started again; None if it may be."""
@@ -38,7 +48,7 @@ class JobEnds:
         if count < _MOST:
             return None
         if self._clock() - last > _REFUSED_S:
-            self.forget(job)
+            self._jobs.pop(job)
             return None
         return (
             f"job {job!r} is not started again: {count} times in a row its process has ended before a consumer "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.dataset import Dataset
 from tundish.loader.plan.node import Node, walk
 from tundish.loader.protocols.context import Context
+from tundish.loader.run.starting.inside import is_for_another
 from tundish.loader.run.starting.payload import pack
 from tundish.loader.run.state import describe_plan, plan_differences
 from tundish.loader.service.dispatching.client import DispatcherClient
@@ -24,7 +25,12 @@ _ADVICE = (
 
 
 def registered(target: str, dataset: Dataset, dataset_id: str | None) -> str:
-    """Give a dataset to a dispatcher, with the present values of globals that its functions read; return its id."""
+    """Give a dataset to a dispatcher, with the present values of globals that its functions read; return its id.
+
+    Where a module runs for another process (in a worker, or imported by the process of a job), the other has done so.
+    """
+    if is_for_another():
+        return dataset_id or f"{int(dataset.fingerprint()):016x}"
     registration = Registration.of(dataset, packed(dataset))
     number = registration.id(dataset) if dataset_id is None else dataset_id
     plan = _described(dataset, registration)

@@ -6,9 +6,11 @@ of its own (`jobprocess`), which takes the connections over.
 
 from __future__ import annotations
 
+import secrets
+import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.service.connections.roles import Accepted, Role
@@ -53,6 +55,31 @@ def job_wanted(name: str, dataset: str, kind: str, parameters: Any) -> dict[str,
     return {"name": name, "dataset": dataset, "kind": kind, "parameters": parameters}
 
 
+@dataclass(frozen=True)
+class LostJob:
+    """A job that could not be started, or whose process has ended by itself.
+
+    Attributes
+    ----------
+    order : JobOrder
+        The job.
+    why : str
+        The reason.
+    failed : bool
+        True if it could not be started.
+    gave : bool
+        True if a consumer may have received an element.
+    life : str
+        A name of this loss.
+    """
+
+    order: JobOrder
+    why: str
+    failed: bool = False
+    gave: bool = False
+    life: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
 class HostedJob(Protocol):
     """A job's server.
 
@@ -62,10 +89,13 @@ class HostedJob(Protocol):
         The error that has prevented its start.
     ended : str or None
         How its process has ended by itself.
+    gave : bool
+        True if a consumer may have received an element.
     """
 
     failed: str | None
     ended: str | None
+    gave: bool
 
     def ready(self, timeout_s: float) -> bool:
         """Wait until consumers may come, or it has failed; return False if that takes longer."""
@@ -88,6 +118,8 @@ StartJob = Callable[[JobOrder, bytes, "Loop"], HostedJob]
 
 _LOADING_S = 0.25
 """The time that an agent waits for a job to start before it sends another heartbeat."""
+_STARTING_S = 240.0
+"""The time that a job may take to start: consumers wait a minute longer, and are told why it has not."""
 
 
 class Jobs(Role):
@@ -116,9 +148,9 @@ class Jobs(Role):
         self._start = start or self._start_apart
         self.changed: Callable[[], object] = lambda: None
         self._jobs: dict[str, tuple[JobOrder, HostedJob]] = {}
-        self._starting: set[str] = set()  # those of them that are not ready
-        self._failed: dict[str, str] = {}
-        self._ended: dict[str, str] = {}
+        self._starting: dict[str, float] = {}  # those of them that are not ready, since when
+        self._closing: list[threading.Thread] = []
+        self._lost: dict[str, LostJob] = {}  # and not told yet
 
     def _start_apart(self, order: JobOrder, payload: bytes, loop: Loop) -> HostedJob:
         from tundish.loader.service.jobs.jobprocess import JobProcess  # noqa: PLC0415 - most serve no job
@@ -157,37 +189,49 @@ class Jobs(Role):
     def do(
         self, orders: Iterable[JobOrder], stop: Iterable[str], fetch: Callable[[str], bytes]
     ) -> None:
-        """Start and stop jobs; one that cannot be started is told by `failures`. `fetch` returns a registration by the dataset's id."""
-        for name in stop:
+        """Start and stop jobs; one that is not wanted any more before it is ready is stopped, too.
+
+        One that cannot be started is told by `lost`. `fetch` returns a registration by the dataset's id.
+        """
+        wanted = {order.name: order for order in orders}
+        for name in {*stop, *(self._starting.keys() - wanted.keys())}:
             self._stop(name)
-        for order in orders:
-            if order.name in self._jobs:
-                continue
+        for name, order in wanted.items():
+            if name in self._jobs:
+                if self._jobs[name][0].wanted == order.wanted:
+                    continue
+                self._stop(name)  # another job has its name
             try:
                 job = self._start(order, fetch(order.dataset), self._loop)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is the consumer's to hear
-                self._failed[order.name] = f"{type(error).__name__}: {error}"
+                self._lost[name] = LostJob(order, f"{type(error).__name__}: {error}", failed=True)
             else:
-                self._starting.add(order.name)
-                self._jobs[order.name] = order, job
+                self._starting[name] = time.monotonic()
+                self._jobs[name] = order, job
         self._settle(_LOADING_S)
 
     def _settle(self, timeout_s: float) -> None:
         """Let consumers come to jobs that have started; wait for the others, but not long: the dispatcher wants to hear of the agent."""
         until = time.monotonic() + timeout_s
-        for name in list(self._starting):
-            job = self._jobs[name][1]
-            if not job.ready(max(0.0, until - time.monotonic())):
-                continue
-            self._starting.remove(name)
-            if job.failed is not None:
-                self._failed[name] = job.failed
+        for name, since in list(self._starting.items()):
+            order, job = self._jobs[name]
+            failed = None
+            if job.ready(max(0.0, until - time.monotonic())):
+                del self._starting[name]
+                failed = job.failed
+            elif time.monotonic() - since > _STARTING_S:
+                failed = f"it was not ready after {_STARTING_S:g} s: does a module that it imports wait for something?"
+            if failed is not None:
+                self._lost[name] = LostJob(order, failed, failed=True)
                 self._stop(name)
 
     def _stop(self, name: str) -> None:
+        """End a job, without waiting for that: it may take seconds, and heartbeats go on."""
+        self._starting.pop(name, None)
         if name in self._jobs:
-            self._jobs.pop(name)[1].close()
-            self._starting.discard(name)
+            thread = threading.Thread(target=self._jobs.pop(name)[1].close, daemon=True)
+            self._closing = [each for each in self._closing if each.is_alive()] + [thread]
+            thread.start()
 
     def serves(self) -> dict[str, tuple[int, dict[str, Any]]]:
         """Return to how many consumers each job is served, and of what order; those whose server has ended are left out."""
@@ -195,23 +239,29 @@ class Jobs(Role):
         found = {}
         for name, (order, job) in list(self._jobs.items()):
             if job.ended is not None:
-                self._ended[name] = job.ended
+                self._lost[name] = LostJob(order, job.ended, gave=job.gave)
                 self._stop(name)
             elif name not in self._starting:
                 found[name] = (job.consumers(), order.wanted)
         return found
 
-    def failures(self) -> dict[str, str]:
-        """Return why jobs could not be started, each once."""
-        failed, self._failed = self._failed, {}
-        return failed
+    def gave(self) -> list[str]:
+        """Return the names of the jobs of which a consumer may have received an element."""
+        return [name for name, (_, job) in list(self._jobs.items()) if job.gave]
 
-    def ends(self) -> dict[str, str]:
-        """Return how the processes of jobs have ended by themselves, each once."""
-        ended, self._ended = self._ended, {}
-        return ended
+    def lost(self) -> dict[str, LostJob]:
+        """Return the jobs that could not be started or have ended by themselves, until `told`."""
+        return dict(self._lost)
+
+    def told(self, lost: Mapping[str, LostJob]) -> None:
+        """Forget lost jobs, as the dispatcher has heard of them."""
+        for name, each in lost.items():
+            if self._lost.get(name) is each:
+                del self._lost[name]
 
     def end(self) -> None:
         """End all jobs."""
-        while self._jobs:
-            self._jobs.popitem()[1][1].close()
+        for name in list(self._jobs):
+            self._stop(name)
+        for each in self._closing:
+            each.join()

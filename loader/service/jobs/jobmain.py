@@ -9,6 +9,7 @@ import contextlib
 import pickle
 import socket
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,9 @@ def main(fds: list[int], config: bytes) -> int:
     try:
         dataset = Registration.from_bytes(_read(fds[1])).dataset_alone()
         dealing = Dealing(order.kind, **(order.parameters or {}))
-        job = JobServer(dataset, loop, dealing, again=order.again)
+        # Told before the element is sent: if this process is killed then, the agent has it nevertheless.
+        gives = partial(control.send, ControlKind.GIVES)
+        job = JobServer(dataset, loop, dealing, again=order.again, gives=gives)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the consumer's to hear
         text = f"{type(error).__name__}: {error}"[:_MOST_SHOWN]
         control.send(ControlKind.FAILED, text=text.encode())

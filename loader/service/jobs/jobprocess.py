@@ -65,6 +65,8 @@ class JobProcess:
         The error that has prevented its start.
     ended : str or None
         How the process has ended by itself, once that is known.
+    gave : bool
+        True if a consumer may have received an element.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class JobProcess:
         self._consumers = 0
         self.failed: str | None = None
         self.ended: str | None = None
+        self.gave = False
         self._settled = threading.Event()
         self._closing = False
         self._socket, theirs = socket.socketpair()
@@ -114,9 +117,10 @@ class JobProcess:
         self._closing = True
         self._shut()
         self._loop.soon(self.hang_up)
-        if self._process.wait_exit(_ENDING_S) is None:
-            self._process.kill()
-            self._process.wait_exit(_ENDING_S)
+        with contextlib.suppress(RuntimeError):  # its launcher could not start
+            if self._process.wait_exit(_ENDING_S) is None:
+                self._process.kill()
+                self._process.wait_exit(_ENDING_S)
         self._process.release()
 
     # -- on the listener's thread ---------------------------------------------------------------
@@ -153,6 +157,8 @@ class JobProcess:
                     self._settled.set()
                 case ControlKind.CONSUMERS:
                     self._consumers = message.value
+                case ControlKind.GIVES:
+                    self.gave = True
         if self._control.closed:
             self._ended()
         else:
@@ -165,13 +171,20 @@ class JobProcess:
 
     def _report(self, until: float) -> None:
         """Say how a process ended that was not told to, once that is known."""
-        exit_ = self._process.wait_exit(0.0)
+        try:
+            exit_ = self._process.wait_exit(0.0)
+        except RuntimeError as error:  # its launcher could not start
+            self._over(str(error))
+            return
         if exit_ is None and time.monotonic() < until:
             self._loop.later(_LOOK_S, partial(self._report, until))
             return
         how = "its process has ended" + ("" if exit_ is None else f": {exit_.how}")
         if exit_ is not None and exit_.stderr:
             how = f"{how}\n{exit_.stderr}"
+        self._over(how)
+
+    def _over(self, how: str) -> None:
         if self._settled.is_set():
             _log.warning("job %r: %s", self._name, how)
             self.ended = how

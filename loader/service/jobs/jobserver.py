@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError
@@ -35,7 +36,9 @@ class JobServer:
     workers : int, optional
         The number of workers, as for an iterator.
     again : bool
-        True if the job was served before: consumers may be about to come back.
+        True if consumers may have received elements before: they are about to come back.
+    gives : callable
+        Called once, before the first consumer is given an element.
 
     Raises
     ------
@@ -51,6 +54,7 @@ class JobServer:
         *,
         workers: int | None = None,
         again: bool = False,
+        gives: Callable[[], object] = lambda: None,
     ) -> None:
         check_numbered(dataset)
         self._dataset, self._workers = dataset, workers
@@ -64,6 +68,7 @@ class JobServer:
         self._calls.attach(loop)
         self.failed: str | None = None
         self.ended: str | None = None
+        self.gave, self._gives = False, gives
         self._closed = False
         self._loop = loop
         loop.soon(self._tick)
@@ -131,6 +136,7 @@ class JobServer:
                 most_bytes=self._most_bytes,
                 again=time.monotonic() < self._awaits_until,
                 soon=self._loop.soon,
+                gives=self._give,
             )
             if self._closed:  # meanwhile, in another thread
                 served.end()
@@ -140,6 +146,11 @@ class JobServer:
             return {"declined": declined.why}, ()
         self._callers[caller] = served, claim.consumer
         return {}, ()
+
+    def _give(self) -> None:
+        if not self.gave:
+            self.gave = True
+            self._gives()
 
     def _left(self, caller: int, *, leaves: bool = False) -> None:
         found = self._callers.pop(caller, None)

@@ -12,7 +12,8 @@ from tundish.loader.dataset import Dataset
 from tundish.loader.operators.options import options_of
 from tundish.loader.plan.node import global_seed, set_seed, walk
 from tundish.loader.run.starting.agreeing import OwnGlobals, own_globals
-from tundish.loader.run.starting.globals import found_here
+from tundish.loader.run.starting.globals import found_here, shown
+from tundish.loader.run.starting.inside import importing_for_another
 from tundish.loader.run.starting.payload import met_in
 from tundish.loader.run.starting.settings import Applied, values_now
 from tundish.loader.run.starting.standin import Values, adopt, all_values
@@ -87,8 +88,21 @@ class Registration:
 
     def described(self, dataset: Dataset) -> list[list[Any]]:
         """Return the seed and the globals as JSON, as an operator of the plan is described."""
-        globals_ = {str(each.place): _text(each) for each in self.own.entries}
+        globals_ = {str(each.place): self._text(each) for each in self.own.entries}
         return [["globals", {"td.set_seed": self._seed_of(dataset), **globals_}]]
+
+    def _text(self, entry: Entry) -> str:
+        """Return a text that differs for different values, long ones, too."""
+        text = self._shown(entry)
+        return f"{text} (digest {entry.form.hex()[:8]})" if text.endswith("...") else text
+
+    def _shown(self, entry: Entry) -> str:
+        """Return a short text of a global's value; a large value is not in its entry."""
+        if entry.value.is_small:
+            return entry.value.shown
+        return (
+            shown(pickle.loads(self.values[entry.place])) if entry.place in self.values else "..."
+        )
 
     def _seed_of(self, dataset: Dataset) -> int | None:
         """Return the seed if an operator of the dataset draws from it."""
@@ -110,9 +124,10 @@ class Registration:
         """Return the dataset in a process that runs nothing else, which takes the settings and the values of globals."""
         applied = Applied()
         applied.take(self.settings, early=True)
-        dataset = Dataset.from_bytes(self.plan)
+        with importing_for_another():
+            dataset = Dataset.from_bytes(self.plan)
         applied.take(self.settings, early=False)
-        adopt(self.own.entries, self.values, {})
+        adopt(self.own.entries, self.values, {}, judged=True)
         set_seed(self.seed)
         return dataset
 
@@ -129,14 +144,8 @@ class Registration:
             here = found_here(each.place)
             if here.form != each.form:
                 warnings.warn(
-                    f"{each.place} was {each.value.shown} where this dataset was registered, and is {here.shown} here: elements are "
+                    f"{each.place} was {self._shown(each)} where this dataset was registered, and is {here.shown} here: elements are "
                     "computed with the value that it has here",
                     stacklevel=callers_level(),
                 )
         return dataset
-
-
-def _text(entry: Entry) -> str:
-    """Return a text that differs for different values, long ones, too."""
-    text = entry.value.shown
-    return f"{text} (digest {entry.form.hex()[:8]})" if text.endswith("...") else text

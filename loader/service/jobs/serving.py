@@ -62,6 +62,8 @@ class ServedIteration:
         True if consumers may be about to come back.
     soon : callable
         Has the listener's thread call a function.
+    gives : callable
+        Called on the listener's thread before a consumer is given elements.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class ServedIteration:
         most_bytes: int,
         again: bool,
         soon: Callable[[Callable[[], object]], object],
+        gives: Callable[[], object],
     ) -> None:
         self._maker = ElementMaker(dataset, iteration, workers)
         now = time.monotonic()
@@ -83,7 +86,7 @@ class ServedIteration:
             self._job = SharedWindow(waits=dealing.lag == "wait", **bounds)  # type: ignore[arg-type]
         else:
             self._job = SharedJob(rounds=dealing.consumers, again=again, now=now, **bounds)  # type: ignore[arg-type]
-        self._soon = soon
+        self._soon, self._gives = soon, gives
         self._parked: list[_Parked] = []
         self._answering = False  # the listener's thread is about to
         self._changed = threading.Condition()
@@ -162,6 +165,7 @@ class ServedIteration:
                 if request.request is not None or not heard:
                     return None
             case DealtElements(elements, told, skipped):
+                self._gives()
                 sizes, blobs = joined([blobs for _, blobs in elements])
                 fields |= {"numbers": [number for number, _ in elements], "sizes": sizes}
                 fields["told"] = _told(told)

@@ -11,7 +11,7 @@ import errno
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.service.connections.credentials import Address, Credentials, show_addresses
@@ -21,7 +21,7 @@ from tundish.loader.service.jobs.hosting import JobOrder
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.calling import Outstanding
-    from tundish.loader.service.jobs.hosting import Jobs
+    from tundish.loader.service.jobs.hosting import Jobs, LostJob
 
 _NOTICE_S = 0.5
 """The time for telling the dispatcher that an agent leaves."""
@@ -128,11 +128,13 @@ class Joining:
             self._end()
 
     def _end(self) -> None:
-        self._jobs.end()
-        self._caller.close()
-        self._bell.close()
-        self._ear.close()
-        self._joined.set()
+        try:
+            self._jobs.end()
+        finally:
+            self._caller.close()
+            self._bell.close()
+            self._ear.close()
+            self._joined.set()
         if not self._stopping:
             self._ended()
 
@@ -140,12 +142,13 @@ class Joining:
         wait_s = 0.0
         while True:
             self._news = False
-            jobs = {"serves": self._jobs.serves(), "failed": self._jobs.failures()}
-            jobs["ended"] = self._jobs.ends()
+            serves, lost = self._jobs.serves(), self._jobs.lost()
+            jobs = {"serves": serves, "gave": self._jobs.gave(), **_told_of(lost)}
             try:
                 answer, _ = self._call("heartbeat", news=True, wait_s=wait_s, **self._agent, **jobs)
             except _NewsError:
                 continue
+            self._jobs.told(lost)
             self._joined.set()
             wait_s = 0.0 if answer["start"] else self._interval_s
             orders = [JobOrder(**each) for each in answer["start"]]
@@ -193,6 +196,19 @@ class Joining:
         with contextlib.suppress(BlockingIOError):
             while self._ear.recv(64):
                 self._news = True
+
+
+def _told_of(lost: Mapping[str, LostJob]) -> dict[str, Any]:
+    """Return what a heartbeat says of lost jobs."""
+    return {
+        "failed": {name: each.why for name, each in lost.items() if each.failed},
+        "ended": {
+            name: {"how": each.why, "gave": each.gave, "life": each.life}
+            for name, each in lost.items()
+            if not each.failed
+        },
+        "orders": {name: each.order.wanted for name, each in lost.items()},
+    }
 
 
 class _NewsError(Exception):
