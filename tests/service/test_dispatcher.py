@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -50,7 +51,7 @@ def test_random_schedules(seed: int) -> None:
     rng, model, state, now = Random(seed), Model(), DispatcherState(), 0.0
     journal: list[str] = []
 
-    def happen(entries: list[d.Entry]) -> None:
+    def happen(entries: Sequence[d.Entry]) -> None:
         nonlocal state
         for entry in entries:
             if isinstance(entry, d.JOURNALLED):
