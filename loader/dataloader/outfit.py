@@ -39,7 +39,7 @@ class Outfit:
 
     Attributes
     ----------
-    crew : Crew
+    crew : WorkerSpec
         The specification of workers.
     """
 

@@ -14,12 +14,12 @@ from tundish.loader.dataloader.iterator import LoaderIterator, LoaderSettings, c
 from tundish.loader.dataloader.outfit import Outfit
 from tundish.loader.dataloader.wanted import NO_BATCH, BatchStage, BatchTasks, Wanted
 from tundish.loader.dataloader.wire import unpack_batch
+from tundish.loader.protocols.failure import loads_exception
 from tundish.loader.protocols.raised import opened
 from tundish.loader.run.coordinating.coordinator import Coordinator
 from tundish.loader.run.coordinating.deaths import Deaths
 from tundish.loader.run.coordinating.memory import Memory
 from tundish.loader.run.starting.critical import uninterrupted
-from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.watching.tracing import open_trace
 from tundish.shm.budget import default_budget
 from tundish.tracebacks import hide_frames

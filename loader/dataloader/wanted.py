@@ -11,12 +11,12 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tundish.loader.protocols.failure import loads_exception
 from tundish.loader.protocols.raised import carried
 from tundish.loader.run.coordinating.placing import placing
 from tundish.loader.run.coordinating.tasks import Tasks
 from tundish.loader.run.pool.peers import Job
 from tundish.loader.run.stages.stage import Stage
-from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.wire.messages import (
     EXTRA,
     EXTRA_IN_SLOT,

@@ -103,7 +103,7 @@ class SlotMemory:
 
         Raises
         ------
-        NeedsMore
+        SlotTooSmall
             The slot may not have that many.
         """
         start = -(-self.used // _ALIGN) * _ALIGN
@@ -230,7 +230,7 @@ def write_batch(packed: PackedBatch, memory: SlotMemory) -> tuple[bytes, bool]:
 
     Raises
     ------
-    NeedsMore
+    SlotTooSmall
         The slot is too small; the error has the number of bytes that are needed.
     """
     low, high = memory.address, memory.address + memory.used

@@ -26,9 +26,9 @@ from tundish.loader.dataloader.fetching import BatchTask, Exhausted, Fetcher, fe
 from tundish.loader.dataloader.recipe import WorkerInfo, install, tell_torch
 from tundish.loader.dataloader.seeding import seed_batch, seed_torch_on_arrival, seed_worker
 from tundish.loader.dataloader.wire import PackedBatch, SlotMemory, pack_batch, write_batch
+from tundish.loader.protocols.failure import dumps_exception
 from tundish.loader.protocols.raised import element_error, opened
 from tundish.loader.run.starting.arrivals import when_imported
-from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.wire.mail import input_of
 from tundish.loader.run.wire.messages import (
     EXTRA,

@@ -33,7 +33,7 @@ class Block:
     refs : sequence
         The refs of its rows.
     slot : int or None
-        The slot, granted to workers until the block is `complete`.
+        The slot, granted to workers until every row has been computed.
     left : int
         The number of rows that are not computed yet.
     layout : Layout or None
@@ -136,11 +136,6 @@ class Block:
         self.extras, self.elements, self.notes = {}, {}, {}
         self.told = []
         self.mixed = False
-
-    @property
-    def complete(self) -> bool:
-        """True if every row has been computed."""
-        return self.left == 0
 
     @property
     def columns(self) -> list[np.ndarray | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,17 +31,6 @@ class Closing(Protocol):
 
     def close(self) -> None:
         """Release what it holds."""
-
-
-class Recording(Protocol):
-    """A snapshot of the plan that is incomplete."""
-
-    recorder: Any
-    """Records the elements that pass; None if nothing is written."""
-
-    def unrecorded(self) -> Any:
-        """Return a copy that records nothing, for replays."""
-        ...
 
 
 @dataclass(eq=False)
@@ -98,9 +87,6 @@ class Context:
 
     probes: tuple[Probe, ...] = ()
     """The probes, which see every element."""
-
-    recruiting: Any = None
-    """Makes the source of this iterator's workers, as `WorkerSpec.recruiting` does; None for workers of this machine."""
 
     sampling: Any = None
     """Chooses when stages are timed, if this process computes them for the consumer."""
@@ -183,7 +169,7 @@ class Context:
             self.root, self.iteration, self.base_seed, self.graph_seed, self.prefix, self.where
         )
         again.files, again.room = self.files, self.room
-        again.live = {at: live.unrecorded() for at, live in self.live.items()}
+        again.live = {at: replace(live, recorder=None) for at, live in self.live.items()}
         return again  # with a watch of its own: what is made again has been counted
 
     def inner(self, root: Operator, origin: tuple[Any, ...]) -> Context:

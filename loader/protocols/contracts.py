@@ -95,21 +95,6 @@ class Machine(Protocol):
         ...
 
 
-class Takeable(Machine, Protocol):
-    """A machine from which several items may be taken at once."""
-
-    def take(self, most: int) -> Any:
-        """Return one to `most` items: refs, or a `Chunk` of computed elements.
-
-        None means that the next item has to come from `next`, because it is an error, say. Raises as `next` does.
-        """
-        ...
-
-    def mark(self, left: int = 0) -> Mark:
-        """Return the mark `left` items before the last one; they must belong to the last `take`."""
-        ...
-
-
 class Forgettable(Protocol):
     """A machine that can be told that it will not be read again."""
 

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 class Counts:
     """Counts of elements skipped and of functions called again, up to the last item."""
 
-    __slots__ = ("by_event", "seen")
+    __slots__ = ("by_event",)
 
     def __init__(self) -> None:
         self.by_event: dict[str, int] = {}
-        self.seen = False
 
     def add(self, events: list[str]) -> None:
         """Add events that evaluators reported; earlier marks keep their own counts."""

@@ -266,7 +266,7 @@ class Operator(Traits):
         return self.inputs[0].hands_on(refs=refs)
 
     def run_again(self) -> Iterator[Any] | None:
-        """Replay a pass without a network: yield elements, `Broken` for errors; None if that is impossible."""
+        """Replay a pass without a network: yield elements, `BrokenElement` for errors; None if that is impossible."""
         return None
 
     def chained(self, context: Context, *, last: bool) -> Steps | None:

@@ -66,14 +66,12 @@ class Engine:
         True if its statistics have been added to those of the iterator's earlier engines.
     reporter : Reporter
         Reports statistics; taken over from the iterator's earlier engine.
-    waits : bool
-        False to raise `NotReady` in place of waiting for workers: the caller waits, for `wakes` among others.
     until : float or None
-        The time (``monotonic``) from which on `NotReady` is raised in place of waiting; None: never.
+        The time (``monotonic``) from which on `NotReady` is raised in place of waiting; None: never. With 0 the caller
+        waits, for `wakes` among others.
     """
 
     begun = idle = past = False
-    waits = True
     until: float | None = None
     given: int = 0
     alone: float = 0

@@ -224,8 +224,6 @@ class ParallelEngine(Engine):
         assert pool is not None
         if coordinator.goes_on():
             return
-        if not self.waits:
-            raise NotReady
         left = None
         if self.until is not None:
             left = self.until - time.monotonic()

@@ -76,7 +76,7 @@ class PolledIterator:
             There is none.
         """
         (engine,) = self._iterator._box  # noqa: SLF001 - the same folder's, here and below
-        engine.waits = False
+        engine.until = 0.0
         since, self._since = self._since, None
         if since is not None:  # it is a wait for workers as any other, for who tunes
             engine._ledger.waited(perf_counter() - since)  # noqa: SLF001

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.loader.protocols.failure import loads_exception
 from tundish.loader.protocols.raised import carried
-from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.wire.messages import ROWS_INLINE, align, share_offset
 from tundish.shm.layout import decode
 

@@ -24,15 +24,9 @@ from tundish.spec import copy_element
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Elements, Gather, Identity
+    from tundish.loader.protocols.contracts import Elements, Gather, Hand, Identity, Value
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.probes import Look
-
-Value = Callable[[Any, int], Any]
-"""``value(item, pass)``: the element, or `DROPPED`; raises what the user's function raises."""
-
-Hand = Callable[..., Any] | None
-"""How an element that was just made is handed on: `lent`, `owned`, or as it is."""
 
 OpenInner = Callable[[Any, tuple[Any, ...], int], Any]
 """``open(dataset, origin, skip)``: an in-process network over a flat_map's inner dataset."""

@@ -65,7 +65,6 @@ def crew_of(
         preload=partial(_modules, context),
         policy=options.globals or "ship",
         threads=options.intra_op_threads,
-        recruiting=context.recruiting,
     )
 
 

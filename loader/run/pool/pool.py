@@ -17,12 +17,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
+from tundish.loader.protocols.failure import loads_exception
 from tundish.loader.run.pool.local import LocalRecruiting
 from tundish.loader.run.pool.peers import Peer
 from tundish.loader.run.pool.recruiting import SHORT, check_spare, descriptors_for, too_many
 from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.starting.launcher import Exit
-from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.starting.watchdog import deadlocked
 from tundish.loader.run.wire.messages import (
     DONE,
@@ -106,7 +106,6 @@ class Pool:
         self.starts: list[float] = []
         """When workers that are missing are to be started, by ``time.monotonic``."""
         self._orphans: list[Job] = []
-        self._unanswered: list[Job] = []
         self._deaths_in_a_row = 0
         self._start_deaths = 0
         self._failing_since = 0.0
@@ -275,7 +274,7 @@ class Pool:
 
     def jobs(self) -> list[Job]:
         """Return all unanswered tasks."""
-        return [*self._orphans, *self._unanswered, *(j for p in self._peers for j in p.jobs)]
+        return [*self._orphans, *(j for p in self._peers for j in p.jobs)]
 
     @property
     def writing(self) -> list[Peer]:
@@ -678,11 +677,6 @@ class Pool:
             self._poller.unregister(peer.sentinel)
         peer.channel.close()
 
-    def kill(self, peer: Peer) -> None:
-        """End one worker, as if it had died."""
-        if peer.process is not None:
-            peer.process.kill()
-
     def close(self, wait_s: float = 0.25, *, linger: bool = False) -> list[Peer]:
         """End all workers at once; return those not known to be gone.
 
@@ -696,7 +690,6 @@ class Pool:
         if self._closed:
             return []
         self._closed = True
-        self._unanswered = [j for p in self._peers for j in p.jobs]
         peers, self._peers = self._peers, []
         for peer in peers:
             self._poller.unregister(peer.channel.fileno())

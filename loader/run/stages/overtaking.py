@@ -5,7 +5,7 @@ Its state lists the items after its position that had already been delivered; th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.state_parsing import (
     check_whole,
@@ -20,6 +20,7 @@ from tundish.loader.protocols.state_parsing import (
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Machine, Mark
+    from tundish.loader.protocols.machines import Counts
 
 
 class SkipDelivered:
@@ -76,13 +77,7 @@ def with_left_out(state: Any, ranges: list[list[int]], entry: str = SkipDelivere
     return {entry: ranges, "up": state} if ranges else state
 
 
-class HasCounts(Protocol):
-    """Anything with counts by event, such as `tundish.loader.run.inline.stage.Counts`."""
-
-    by_event: dict[str, int]
-
-
-def load_stage(up: Machine, state: Any, counted: HasCounts) -> Machine:
+def load_stage(up: Machine, state: Any, counted: Counts) -> Machine:
     """Load a state into a stage's input and its counts; return the input.
 
     If items were delivered out of order, the returned machine skips them.

@@ -1,7 +1,7 @@
 """The stage whose items are computed by workers.
 
 A `ParallelStage` takes items from its input ahead of demand, cuts them into blocks and the blocks into tasks,
-and delivers the results in the order of its input. `Batches` batches the results: a batch whose rows are
+and delivers the results in the order of its input. `RowBatches` batches the results: a batch whose rows are
 consecutive rows of one block is delivered as it lies; otherwise a worker gathers the runs.
 """
 

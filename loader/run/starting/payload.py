@@ -35,7 +35,6 @@ import numpy as np
 
 from tundish.errors import SharedMemoryError
 from tundish.forked import not_inherited
-from tundish.loader.protocols.failure import dumps_exception, loads_exception
 from tundish.loader.run.starting.byvalue import (
     ByValue,
     install,
@@ -59,7 +58,7 @@ from tundish.shm.memory import NORESERVE
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Met", "Payload", "dumps_exception", "loads_exception", "met_in", "pack", "unpack"]
+__all__ = ["Met", "Payload", "met_in", "pack", "unpack"]
 
 _LARGE = 64 << 10  # bytes from which on a buffer is shared
 _ALIGNMENT = 128

@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -36,10 +36,6 @@ class ActiveSnapshot:
     recorder: Recorder | None
     served: Callable[[], Served]
     content: str | None = None
-
-    def unrecorded(self) -> ActiveSnapshot:
-        """Return a copy that records nothing, for replays."""
-        return replace(self, recorder=None)
 
 
 def nothing_served() -> Served:

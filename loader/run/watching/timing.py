@@ -48,21 +48,21 @@ class Timer:
     ----------
     sample : NodeTimes
         Receives the measurements.
+
+    Attributes
+    ----------
+    inside : list of float
+        One number: the seconds that evaluators have taken since it was last set to 0.
     """
 
     def __init__(self, sample: NodeTimes) -> None:
         self._sample = sample
-        self._inside = [0.0]  # what the inputs took of the evaluator that is running
+        self.inside = [0.0]
 
     def look(self, label: str, value: Value, _: object = None) -> Value:
         """Return an evaluator that records the time of a node."""
         own = self._sample.own.setdefault(label, [])
-        return _timed(value, own, self._inside, self._sample, empty_s())
-
-    @property
-    def inside(self) -> list[float]:
-        """The seconds that evaluators have taken since this one item was last set to 0."""
-        return self._inside
+        return _timed(value, own, self.inside, self._sample, empty_s())
 
 
 class StreamTimer:

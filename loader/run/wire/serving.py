@@ -15,11 +15,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tundish.loader.protocols.failure import dumps_exception
 from tundish.loader.protocols.raised import carry_interrupts
 from tundish.loader.run.starting.inside import be_worker
 from tundish.loader.run.starting.kinship import become_child
 from tundish.loader.run.starting.moment import Luggage
-from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.wire.mail import Inbox, Outbox
 from tundish.loader.run.wire.marks import take_marks
 from tundish.loader.run.wire.messages import RECORD, TASK, MessageKind, Task

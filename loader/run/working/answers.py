@@ -5,8 +5,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.protocols.failure import dumps_exception
 from tundish.loader.protocols.lineage import add_origin
-from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.wire.messages import (
     EXTRA,
     EXTRA_IN_SLOT,
@@ -100,7 +100,7 @@ class Answers:
 
         Raises
         ------
-        NeedsMore
+        SlotTooSmall
             Leaves outside the columns do not fit into the slot; nothing has been sent.
         """
         layout, tail = rows.layout, b""

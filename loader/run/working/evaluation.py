@@ -71,9 +71,9 @@ class Evaluation:
         if stage.gather is not None and self._gathered(stage.gather, pass_, task, items, rows):
             return rows
         read_s = 0.0
-        if stage.read is not None and done < task.rows:
+        if stage.read is not None:
             began = perf_counter()
-            stage.read(items[done:], pass_)
+            stage.read(items, pass_)
             read_s = perf_counter() - began
         if stage.sweep is not None and type(items) is range:
             done, write = self._sweep(stage, task, items, rows)

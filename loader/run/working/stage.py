@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.protocols.failure import dumps_exception
 from tundish.loader.protocols.items import ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin, identities
 from tundish.loader.protocols.raised import element_error
@@ -16,7 +17,6 @@ from tundish.loader.run.evaluating.evaluators import (
     compile_sweep,
     compile_values,
 )
-from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.watching.timing import (
     CLOCK_S,
     TASK_S,

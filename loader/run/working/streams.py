@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.loader.protocols.failure import dumps_exception
 from tundish.loader.protocols.items import End, Failure, ref_of
-from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.starting.watchdog import limit
 from tundish.loader.run.working.writing import TaskOutput, scatter
 
@@ -79,7 +79,7 @@ class OpenStreams:
 
         Returns
         -------
-        (Rows, bool)
+        (TaskOutput, bool)
             The rows, and True if the dataset ended there.
         """
         clock = stage.clock

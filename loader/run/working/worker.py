@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SharedMemoryError
 from tundish.loader.protocols.context import Context
+from tundish.loader.protocols.failure import dumps_exception
 from tundish.loader.run.inline.reference import InlinePlanner
-from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.starting.watchdog import lift
 from tundish.loader.run.wire.messages import STREAM_END, ItemsForm, Task
 from tundish.loader.run.wire.serving import Serving, serve

@@ -34,10 +34,11 @@ from hypothesis import strategies as st
 from tundish.errors import SharedMemoryError, SpecError, TransformError, WorkerTraceback
 from tundish.loader.dataset import Dataset
 from tundish.loader.files.records import TextLineDataset
+from tundish.loader.protocols.failure import dumps_exception, loads_exception
 from tundish.loader.run.starting import mapped
 from tundish.loader.run.starting import payload as module
 from tundish.loader.run.starting.launcher import Launcher
-from tundish.loader.run.starting.payload import dumps_exception, loads_exception, pack, unpack
+from tundish.loader.run.starting.payload import pack, unpack
 from tundish.shm.budget import portable
 
 ROOT = Path(__file__).parents[4]
