@@ -137,9 +137,26 @@ class TestDatasets:
     def test_a_payload_without_its_entry_is_removed(self, kept: Bench, tmp_path: Path) -> None:
         """As when the process ended between the two."""
         bench = registered(kept)
-        StoredDatasets(str(tmp_path)).keep("0123", b"other")
+        StoredDatasets(str(tmp_path)).keep(digest_of(b"other"), b"other")
         bench.restart()
         assert [path.name for path in (tmp_path / FOLDER).iterdir()] == [digest_of(b"payload")]
+
+    def test_what_is_no_payload_stays(self, tmp_path: Path) -> None:
+        """A dispatcher may be given a folder in which somebody keeps data."""
+        folder = tmp_path / FOLDER
+        (folder / "train").mkdir(parents=True)
+        for name in ("cats.parquet", "train/0.parquet", digest_of(b"named by another's digest")):
+            (folder / name).write_bytes(b"data")
+        for _ in range(2):
+            bench = Bench(tmp_path)
+            registered(bench)
+            bench.it.close()
+        assert sorted(path.name for path in folder.rglob("*")) == sorted(
+            [
+                *("cats.parquet", "train", "0.parquet"),
+                *(digest_of(b"named by another's digest"), digest_of(b"payload")),
+            ]
+        )
 
     @pytest.mark.parametrize("change", ["was changed", "is not there any more"])
     def test_a_payload_that_was_changed_since(

@@ -7,8 +7,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +267,25 @@ def test_an_id_of_ones_own_stands_for_one_dataset(cluster: ReachedCluster) -> No
     with pytest.raises(ValueError, match=r"'mine' is the id of another dataset.*range"):
         service.register_dataset(cluster.target, other, dataset_id="mine")
     assert len(list(service.from_dataset_id(DYNAMIC, cluster.target, "mine"))) == 3
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda k: Dataset.from_tensor_slices(np.full(3, k)),
+        lambda k: Dataset.range(3).map(partial(np.add, k)),
+        lambda k: Dataset.range(3).map(lambda x: x + k),
+    ],
+    ids=["arrays", "partial", "captured"],
+)
+def test_an_id_of_ones_own_stands_for_one_content(
+    cluster: ReachedCluster, make: Callable[[int], Dataset], request: pytest.FixtureRequest
+) -> None:
+    name = request.node.name
+    assert service.register_dataset(cluster.target, make(1), dataset_id=name) == name
+    assert service.register_dataset(cluster.target, make(1), dataset_id=name) == name
+    with pytest.raises(ValueError, match="is the id of another dataset: its arrays, or the values"):
+        service.register_dataset(cluster.target, make(2), dataset_id=name)
 
 
 def test_what_cannot_be_pickled_is_named(cluster: ReachedCluster) -> None:

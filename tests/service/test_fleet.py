@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -27,7 +27,8 @@ from tundish.loader.service.servers import localengine
 from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.servers.dispatchserver import DispatchServer
 from tundish.loader.service.servers.engine import AgentOrder
-from tundish.loader.service.servers.keeping import AgentRoster
+from tundish.loader.service.servers.fleet import Keeper
+from tundish.loader.service.servers.keeping import IDLE_S, AgentRoster
 from tundish.loader.service.servers.localengine import LocalEngine, local_fleet
 from tundish.loader.service.servers.workerserver import WorkerServer
 
@@ -193,6 +194,46 @@ def test_idle_and_new_agents_are_stopped_first() -> None:
     for k, name in enumerate("abcd"):
         roster.begun([name], float(k))
     assert roster.spare(1, {"c", "d"}, 9.0, idle_s=0.0) == ["b", "a", "d"]
+
+
+def test_agents_that_were_found_are_needed_until_trainers_have_told() -> None:
+    """A dispatcher that starts again has heard from no trainer yet."""
+    roster = AgentRoster()
+    roster.found(["a", "b"], 0.0)
+    assert roster.spare(0, (), 1.0) == []
+    assert roster.spare(0, (), IDLE_S + 1) == ["a", "b"]
+
+
+class StillEngine:
+    """An engine whose agents are there."""
+
+    def __init__(self) -> None:
+        self.stopped: list[str] = []
+
+    def start(self, order: AgentOrder, count: int = 1) -> list[str]:
+        return []
+
+    def stop(self, names: Sequence[str]) -> None:
+        self.stopped += names
+
+    def watch(self, timeout_s: float) -> list[str]:
+        time.sleep(0.01)
+        return []
+
+    def find(self) -> list[str]:
+        return ["a", "b"]
+
+    def close(self) -> None:
+        pass
+
+
+def test_no_agent_is_stopped_before_the_dispatcher_has_told_how_many_are_needed() -> None:
+    engine = StillEngine()
+    keeper = Keeper(engine, f"tcp://127.0.0.1:{free_port()}", 1)
+    keeper.start()
+    time.sleep(2.5)  # longer than a call waits for the dispatcher
+    keeper.close()
+    assert not engine.stopped
 
 
 def test_a_fleet_of_this_machine(stack: ExitStack) -> None:

@@ -164,11 +164,15 @@ class Credentials:
         return cls(read_token(own), tls)
 
 
+def own_folder() -> Path:
+    """Return the folder of this user's services on this machine, to which nobody else can write."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return (Path(runtime) if runtime else Path.home() / ".local" / "state") / "tundish"
+
+
 def own_token_file() -> Path:
     """Return the path of this user's own token on this machine."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    folder = Path(runtime) if runtime else Path.home() / ".local" / "state"
-    return folder / "tundish" / "service-token"
+    return own_folder() / "service-token"
 
 
 def read_token(path: Path) -> bytes:
@@ -221,15 +225,26 @@ def _check_private(path: Path, status: os.stat_result) -> None:
         )
 
 
-def _make(path: Path) -> None:
-    """Make a token for this user; if two processes do, both have the same one."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = path.parent.stat()
+def make_own(folder: Path) -> None:
+    """Make a folder in which this user alone can write.
+
+    Raises
+    ------
+    PermissionError
+        It is there, and others can.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
     if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
         raise PermissionError(
-            f"{path.parent} belongs to user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):04o}; "
-            "a token is only made where this user alone can write"
+            f"{folder} belongs to user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):04o}; "
+            "tokens and registered datasets are only kept where this user alone can write"
         )
+
+
+def _make(path: Path) -> None:
+    """Make a token for this user; if two processes do, both have the same one."""
+    make_own(path.parent)
     descriptor, made = tempfile.mkstemp(prefix=".new-", dir=path.parent)  # of mode 0600
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from tundish.snapshot.files.store import Store
 
 FOLDER = "datasets"
+_PAYLOAD = re.compile("[0-9a-f]{32}")
 
 
 class DatasetsInMemory:
@@ -64,9 +66,16 @@ class StoredDatasets:
         )
 
     def only(self, digests: Iterable[str]) -> None:
-        """Remove all others: what a crash left of a dataset whose entry was never written."""
+        """Remove other payloads: what a crash left of a dataset whose entry was never written.
+
+        The folder may hold what is not ours (`work_dir` may be where somebody keeps data): that stays.
+        """
         for name in set(self._store.list()) - set(digests):
-            self._store.remove(name)
+            if (
+                _PAYLOAD.fullmatch(name)
+                and digest_of(self._store.read(name, limit=1 << 40)) == name
+            ):
+                self._store.remove(name)
 
 
 DatasetStore = DatasetsInMemory | StoredDatasets

@@ -6,6 +6,7 @@ import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from tundish.errors import FingerprintError
 from tundish.loader.dataset import Dataset
 from tundish.loader.plan.node import Node, walk
 from tundish.loader.protocols.context import Context
@@ -36,7 +37,7 @@ def registered(target: str, dataset: Dataset, dataset_id: str | None) -> str:
     plan = _described(dataset, registration)
     with DispatcherClient(target) as client:
         if dataset_id is not None:
-            _check_same(client, plan, dataset_id)
+            _check_same(client, dataset, registration, plan, dataset_id)
         client.register(number, registration.to_bytes(), plan)
     return number
 
@@ -46,17 +47,30 @@ def _described(dataset: Dataset, registration: Registration) -> Any:
     return json.loads(json.dumps(found, default=str))
 
 
-def _check_same(client: DispatcherClient, plan: Any, dataset_id: str) -> None:
+def _check_same(
+    client: DispatcherClient, dataset: Dataset, here: Registration, plan: Any, dataset_id: str
+) -> None:
     """Raise if an id that its user has chosen stands for another dataset."""
     try:
         known = Registration.from_bytes(client.dataset(dataset_id))
     except FileNotFoundError:
         return
-    there = _described(Dataset.from_bytes(known.plan), known)
+    registered = Dataset.from_bytes(known.plan)
+    there = _described(registered, known)
     differences = plan_differences(plan, there, "in the one that is registered")
+    if not differences and _content(dataset, here) != _content(registered, known):
+        differences = ["its arrays, or the values that its functions capture, are others here"]
     if differences:
         told = "; ".join(differences)
         raise ValueError(f"dataset_id={dataset_id!r} is the id of another dataset: {told}")
+
+
+def _content(dataset: Dataset, registration: Registration) -> Any:
+    """Return what differs for other arrays and captured values, too."""
+    try:
+        return int(dataset.fingerprint())
+    except FingerprintError:
+        return registration.plan
 
 
 def fetched(target: str, dataset_id: str) -> Dataset:

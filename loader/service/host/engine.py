@@ -132,17 +132,18 @@ class HostEngine(Engine):
             )
         if self._timed:
             self._ledger.enter()
-        while not self._items:
-            if self._ended:
-                self._note(self._number, self._end_position[0])
-                raise End
-            self._receive()
-        item = self._items[0]
-        if type(item) is _Skipped:
+        while True:
+            while not self._items:
+                if self._ended:
+                    self._note(self._number, self._end_position[0])
+                    raise End
+                self._receive()
+            item = self._items[0]
+            if type(item) is not _Skipped:
+                break
             self.skipped += item.stop - self._number
             self._number = item.stop
             self._items.popleft()
-            return self.next()
         failed = type(item) is Failed
         # What is no `Exception` is wrapped until it is delivered: else it would be taken for an interrupt of this call.
         value = carried(loads_exception(item.error)) if failed else item
@@ -179,16 +180,14 @@ class HostEngine(Engine):
             self._attach()
             return
         try:
-            self.idle = True
-            message = link.receive()
-            self.idle = False
-            self._take_in(message)
+            self._take_in(link.receive())
         except HostEndedError:
-            self.idle = False
             self._gone()
-        except OSError:
-            self.idle = False
+        except Exception:
             self._part()
+            raise
+        except BaseException:
+            self.idle = link.waiting  # what had come is lost, else
             raise
 
     def _part(self) -> None:
@@ -201,6 +200,9 @@ class HostEngine(Engine):
         kind = message[0]
         if kind == "parcel":
             _, first, elements, anchor = message
+            if first > self._upto:  # what comes before it is lost
+                self._part()
+                return
             stop = first + len(elements)
             if anchor is not None:
                 self._note(stop, anchor[0])
@@ -252,10 +254,13 @@ class HostEngine(Engine):
             link.ask_state(number)
             while True:
                 message = link.receive()
-                if message[0] == "state":
+                if message[0] != "state":
+                    self._take_in(message)
+                elif message[1] == number:  # not the answer to a question that was interrupted
                     found: tuple[Any] | None = message[2]
                     return found
-                self._take_in(message)
+                if self._link is not link:
+                    return None
         except HostEndedError:
             self._gone()
         except OSError:  # a message is lost; the position is computed here

@@ -88,7 +88,7 @@ class HostLink:
 
     def __init__(self, sock: socket.socket, name: str) -> None:
         self._sock, self._name = sock, name
-        self.pid = 0
+        self.pid, self.waiting = 0, False
         self._owner = os.getpid()
         self._slots: PrivateSlots | None = None
         self._leaving = False
@@ -152,8 +152,10 @@ class HostLink:
 
     def _receive(self) -> tuple[Any, ...]:
         """Return the next message, and the descriptors that came with it."""
+        self.waiting = True
         try:
             data, fds = receive_packet(self._sock)
+            self.waiting = False
         except TimeoutError:
             raise HostEndedError(self._silent()) from None
         if not data:

@@ -52,7 +52,7 @@ class Parcel:
     packet : Packet
         The encoded elements.
     nbytes : int
-        The bytes of its arrays in the arena.
+        The bytes of its arrays in the arena, and of its packet.
     kept : object
         The references that keep the arrays there.
     """
@@ -97,8 +97,13 @@ class GatheredElements:
         return bool(self._spans) or self._size >= _PICKLED
 
     def add(self, element: Any) -> None:
-        """Append an element."""
-        body, buffers = pickled(element, _LEAST)
+        """Append an element, or its error if it cannot be pickled."""
+        try:
+            body, buffers = pickled(element, _LEAST)
+        except Exception as error:  # noqa: BLE001 - of the element's own
+            error.add_note("tundish: an element of a pipeline that processes share is pickled")
+            self.fail(error)
+            return
         for buffer in buffers:
             self._place(buffer)
         self._size += len(body)
@@ -165,7 +170,8 @@ class GatheredElements:
     def parcel(self, number: int, first: int, anchor: Any) -> Parcel:
         """Return the elements as a parcel; `anchor` is the position after them, or None."""
         message = ("parcel", number, first, self._bodies, self._spans, anchor)
-        return Parcel(number, first, len(self), Packet.of(message), self.nbytes, self._kept)
+        nbytes = self.nbytes + self._size
+        return Parcel(number, first, len(self), Packet.of(message), nbytes, self._kept)
 
 
 def opened_elements(

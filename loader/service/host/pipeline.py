@@ -28,6 +28,8 @@ _GATHERED_S = 0.002
 _MOST_PARCELS = 4096
 _MOST_KNOWN = 1 << 14
 _ANCHOR_SHARE = 32
+_NEAR = 256
+"""The elements that a consumer waits for while another pipeline makes them, before one of its own is made."""
 """A position is written into a parcel when this many times what that takes has passed."""
 
 
@@ -125,6 +127,11 @@ class HostPipeline:
         """Return True if an element is in the window, or still to come."""
         return self.oldest <= number
 
+    def serves(self, number: int, anchor: int) -> bool:
+        """Return True if a consumer had better wait for an element from here than have it made from its anchor."""
+        near = self.produced > number or anchor - self.produced <= _NEAR
+        return self.fault is None and near and self.reaches(number)
+
     def at(self, number: int) -> Parcel | None:
         """Return the parcel of the window that has an element."""
         low, high = 0, len(self._window)
@@ -156,6 +163,13 @@ class HostPipeline:
 
     # -- computing -----------------------------------------------------------------------------
 
+    def pump(self) -> None:
+        """Process what workers have told."""
+        try:
+            self.iterator.pump()
+        except Exception as error:  # noqa: BLE001 - workers cannot start, and such: nothing more comes
+            self.fault = error
+
     def advance(self) -> bool:
         """Compute a parcel if that is possible without waiting; return True if there is a new one, or the end."""
         gathered = self._elements or GatheredElements(self._ring)
@@ -164,9 +178,12 @@ class HostPipeline:
         self._elements = gathered
         if not self._settle(gathered):
             return False
-        self._elements = None
         first = self.produced - len(gathered)
-        parcel = gathered.parcel(next(self._numbers), first, self._anchor())
+        try:
+            parcel = gathered.parcel(next(self._numbers), first, self._anchor())
+        except OSError:  # there is no descriptor or memory for its packet now
+            return False
+        self._elements = None
         self._window.append(parcel)
         self.nbytes += parcel.nbytes
         return True
@@ -177,7 +194,7 @@ class HostPipeline:
         iterator = self.iterator
         while not gathered.is_full and len(gathered) < _MOST_ELEMENTS:
             try:
-                gathered.add(iterator.next())
+                element = iterator.next()
             except NotReady:
                 break
             except StopIteration:
@@ -190,6 +207,8 @@ class HostPipeline:
                     self.fault = error
                     break
                 gathered.fail(error)
+            else:
+                gathered.add(element)
             self.produced += 1
             self._marks.append(iterator.marked())
             if time.monotonic() >= until:

@@ -147,7 +147,7 @@ class HostServer:
                 with contextlib.suppress(BlockingIOError):
                     self._accept()
             elif isinstance(found, HostPipeline):
-                found.iterator.pump()
+                found.pump()
             elif found in self._consumers:
                 if events & select.POLLOUT:
                     found.flush()
@@ -204,7 +204,7 @@ class HostServer:
                 if not data:
                     self._gone(consumer)
                     return
-                self._told(consumer, parse_told(data), fds)
+                self._told(consumer, parse_told(data, fds), fds)
             except Exception as error:  # noqa: BLE001 - what a consumer of ours never sends may do anything
                 consumer.tell("refused", f"the message was not understood: {error!r:.200}")
                 self._gone(consumer)
@@ -291,7 +291,8 @@ class HostServer:
         with contextlib.suppress(OSError):
             os.fchmod(ring.arena.fd, 0o400)  # nobody needs to open it again for writing
         asked = self._asked_window
-        self._limit = budget // 2 if asked is None else parse_bytes(asked)
+        # The rest is for what consumers hold, and for the elements that are being made.
+        self._limit = min(budget // 2, budget if asked is None else parse_bytes(asked))
         # All consumers share one order; each consumer's state is a position in it.
         ordered = Options()
         ordered.deterministic = True
@@ -320,6 +321,8 @@ class HostServer:
         consumer.anchor = int(asked["anchor"])
         number = int(asked["number"])
         if asked["stream"] is not None:
+            if self._seed is None:  # the process before this one drew it
+                self._seed = asked["seed"]
             stream = self._streams.get(asked["stream"])
             if stream is None:
                 stream = self._streams[asked["stream"]] = HostStream(asked["stream"], start)
@@ -379,8 +382,10 @@ class HostServer:
 
     def _assign(self, consumer: Attached, stream: HostStream) -> None:
         """Choose the pipeline for a consumer: of those that have or will have its next element, the one furthest on."""
-        wanted = consumer.wanted
-        able = [each for each in stream.pipelines if each.reaches(wanted) and each.fault is None]
+        wanted, now = consumer.wanted, consumer.pipeline
+        if now is not None and now.fault is not None and now.reaches(wanted):
+            return  # it has what comes before its error, and then that
+        able = [each for each in stream.pipelines if each.serves(wanted, consumer.anchor)]
         if able:
             best = max(able, key=lambda each: (each.produced > wanted, each.produced))
             if (
@@ -453,16 +458,17 @@ class HostServer:
             return True
         self._drop(pipeline, readers)
         if pipeline.fault is not None:
-            self._fault(stream, pipeline, readers)
-            return True
+            return self._fault(pipeline, readers)
         if (pipeline.ended and not pipeline.waits) or not self._demanded(pipeline):
             return False
-        if pipeline.is_full and not self._make_room(pipeline, readers):
+        made = (pipeline.is_full or pipeline.waits) and self._make_room(pipeline, readers)
+        if pipeline.is_full and not made:
             return False
         return pipeline.advance()
 
     def _drop(self, pipeline: HostPipeline, readers: list[Attached]) -> None:
-        if pipeline.head and (pipeline.is_full or self._expected == len(readers)):
+        full = pipeline.is_full or pipeline.waits
+        if pipeline.head and (full or self._expected == len(readers)):
             pipeline.head = False
         needed = pipeline.first if pipeline.head else min(each.wanted for each in readers)
         pipeline.drop(needed, min(each.taken for each in readers))
@@ -473,7 +479,8 @@ class HostServer:
         if not all(each.skips for each in last):
             return False
         parcel = pipeline.at(last[0].wanted)
-        assert parcel is not None
+        if parcel is None:  # none of them is behind: others hold what they have had
+            return False
         for each in last:
             told = ("skipped", each.wanted, parcel.stop)
             each.wanted = parcel.stop
@@ -481,14 +488,15 @@ class HostServer:
         self._drop(pipeline, readers)
         return not pipeline.is_full
 
-    def _fault(self, stream: HostStream, pipeline: HostPipeline, readers: list[Attached]) -> None:
-        """Send a pipeline's error to its readers; they may join again at their positions."""
+    def _fault(self, pipeline: HostPipeline, readers: list[Attached]) -> bool:
+        """Send a pipeline's error to the readers that have come to it; they may join again at their positions."""
         assert pipeline.fault is not None
-        packet = Packet.of(("fault", dumps_exception(pipeline.fault)))
-        for each in readers:
-            self._stop(each, packet)
-        stream.pipelines.remove(pipeline)
-        pipeline.close()
+        there = [each for each in readers if each.wanted >= pipeline.produced]
+        if there:
+            packet = Packet.of(("fault", dumps_exception(pipeline.fault)))
+            for each in there:
+                self._stop(each, packet)
+        return bool(there)
 
     def close(self) -> None:
         """End all pipelines and connections."""

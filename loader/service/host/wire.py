@@ -26,6 +26,7 @@ _RECEIVED = LARGEST + 4096
 _MOST_FDS = 8
 _MOST_FILE = 1 << 30
 _SMALL, _LARGE = b"\0", b"\1"
+_IN_A_FILE = b"file"
 _INT = 4
 
 
@@ -88,9 +89,16 @@ def send_packet(sock: socket.socket, packet: Packet) -> bool:
 
 def send_told(sock: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
     """Send a consumer's message to the host process, waiting for room."""
-    data = json.dumps(message, separators=(",", ":")).encode()
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-    sock.sendmsg([data], rights, socket.MSG_NOSIGNAL)
+    data, file = json.dumps(message, separators=(",", ":")).encode(), None
+    if len(data) > LARGEST:
+        file = scratch_file(data)
+        data, fds = _IN_A_FILE, (file, *fds)
+    try:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        sock.sendmsg([data], rights, socket.MSG_NOSIGNAL)
+    finally:
+        if file is not None:
+            os.close(file)
 
 
 def receive_packet(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
@@ -129,14 +137,18 @@ def parse_packet(data: bytes, fds: list[int]) -> Any:
     return pickle.loads(read_file(fds.pop(0)))
 
 
-def parse_told(data: bytes) -> dict[str, Any]:
-    """Return a consumer's message.
+def parse_told(data: bytes, fds: list[int]) -> dict[str, Any]:
+    """Return a consumer's message; descriptors other than the message's own stay in `fds`.
 
     Raises
     ------
     ValueError
         The bytes are something else.
     """
+    if data == _IN_A_FILE:
+        if not fds:
+            raise ValueError("its file is missing")
+        data = read_file(fds.pop(0))
     try:
         message = json.loads(data)
     except (RecursionError, UnicodeDecodeError) as error:

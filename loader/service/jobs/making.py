@@ -41,13 +41,11 @@ class ElementMaker:
             return self._begin(order)
         assert self._iterator is not None
         try:
-            element = next(self._iterator)
+            blobs, nbytes = written(next(self._iterator))
         except StopIteration:
             return lambda job: job.end(order.turn)
-        except BaseException as error:  # noqa: BLE001 - it is the element's
+        except BaseException as error:  # noqa: BLE001 - it is the element's, which may not be one to send
             blobs, nbytes = written_error(error)
-        else:
-            blobs, nbytes = written(element)
         state = self._state()
         return lambda job: job.made(order.turn, blobs, nbytes, state)
 

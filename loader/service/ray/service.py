@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tundish.loader.service.connections.credentials import Credentials, TlsFiles
+from tundish.loader.service.connections.credentials import (
+    Credentials,
+    TlsFiles,
+    make_own,
+    own_folder,
+)
 from tundish.loader.service.dispatching.client import DispatcherClient
 from tundish.loader.service.ray.cluster import NAMESPACE, import_ray, join
 from tundish.loader.service.ray.engine import RayEngine, checked
@@ -63,7 +69,7 @@ class RayServicePlan:
     agents: int | None
     cores: int
     port: int
-    work_dir: str
+    work_dir: str | None
     options: Mapping[str, Any] = field(default_factory=dict)
     dispatcher: Mapping[str, Any] = field(default_factory=dict)
     address: str | None = "auto"
@@ -119,10 +125,13 @@ class RayDispatcher:
         from ray.util import get_node_ip_address  # noqa: PLC0415 - this is a process of Ray's
 
         self._token = token
+        self._own = None if plan.work_dir else own_folder() / f"ray-{plan.name}"
+        if self._own is not None:
+            make_own(self._own)
         with TokenFile(token) as path:
             config = DispatcherConfig(
                 plan.port,
-                work_dir=plan.work_dir,
+                work_dir=plan.work_dir or str(self._own),
                 fault_tolerant_mode=True,
                 host=get_node_ip_address(),
                 token_file=path,
@@ -148,10 +157,12 @@ class RayDispatcher:
         return os.getpid(), str(get_runtime_context().get_node_id())
 
     def stop(self) -> None:
-        """Stop the agents, and the dispatcher."""
+        """Stop the agents, and the dispatcher; a later service begins anew, unless it was given a folder."""
         self._keeper.close()
         self._engine.stop(self._engine.find())
         self._server.stop()
+        if self._own is not None:
+            shutil.rmtree(self._own, ignore_errors=True)
 
 
 def begin(plan: RayServicePlan, token: bytes) -> str:
@@ -319,7 +330,6 @@ def start_on_ray(
     if find_spec("ray") is None:  # it is not imported here
         import_ray()
     credentials = Credentials.find(token_file)
-    work_dir = work_dir or str(Path(tempfile.gettempdir()) / f"tundish-{name}")
     plan = RayServicePlan(
         name,
         workers,

@@ -46,12 +46,12 @@ class Keeper:
         self._client = DispatcherClient(target, credentials, timeout_s=_LOOK_S)
         self._roster = AgentRoster()
         self._stopping = False
-        self._needs: Needs = (0, True, (), ())
+        self._needs: Needs | None = None  # nobody has told
         self._thread = threading.Thread(target=self._run, daemon=True, name="tundish-keeper")
 
     def start(self) -> None:
         """Begin."""
-        self._roster.begun(self._engine.find(), time.monotonic())
+        self._roster.found(self._engine.find(), time.monotonic())
         self._thread.start()
 
     def close(self) -> None:
@@ -72,20 +72,22 @@ class Keeper:
 
     def _look(self) -> None:
         """Start missing agents, stop surplus ones, and wait for news."""
-        (needed, fixed, busy, there), now = self._ask(), time.monotonic()
-        self._roster.joined(there)
-        missing = self._roster.lacking(needed, now)
-        if missing:
-            self._roster.begun(self._engine.start(self._order, missing), now)
-        spare = self._roster.spare(needed, busy, now, idle_s=0.0 if fixed else IDLE_S)
-        if spare:
-            self._engine.stop(spare)
+        needs, now = self._ask(), time.monotonic()
+        if needs is not None:
+            needed, fixed, busy, there = needs
+            self._roster.joined(there)
+            missing = self._roster.lacking(needed, now)
+            if missing:
+                self._roster.begun(self._engine.start(self._order, missing), now)
+            spare = self._roster.spare(needed, busy, now, idle_s=0.0 if fixed else IDLE_S)
+            if spare:
+                self._engine.stop(spare)
         ended = self._engine.watch(self._roster.rest_s(now, _LOOK_S))
         if ended:
             self._roster.ended(ended, time.monotonic())
 
-    def _ask(self) -> Needs:
-        """Ask which agents are needed; while the dispatcher cannot be reached, return its last answer."""
+    def _ask(self) -> Needs | None:
+        """Ask which agents are needed; while the dispatcher cannot be reached, return its last answer, if there was one."""
         try:
             self._needs = self._client.needs(self._order.cores)
         except OSError as error:  # it is being started again, perhaps; agents stay

@@ -29,8 +29,13 @@ class AgentRoster:
     _needed: list[tuple[float, int]] = field(default_factory=list)
 
     def begun(self, names: Sequence[str], now: float) -> None:
-        """Take note of agents that were started, or found."""
+        """Take note of agents that were started."""
         self.started.update(dict.fromkeys(names, now))
+
+    def found(self, names: Sequence[str], now: float) -> None:
+        """Take note of agents that were there before: they were needed, and trainers may not have said so yet."""
+        self.begun(names, now)
+        self._needed.append((now, len(names)))
 
     def joined(self, names: Collection[str]) -> None:
         """Take note of the agents that the dispatcher knows."""
