@@ -219,6 +219,34 @@ def test_a_job_that_another_agent_begins_again_waits_for_the_consumers_it_had() 
     assert sorted([*had, *itertools.chain(*rest)]) == list(range(60))
 
 
+def test_a_job_that_begins_again_waits_also_if_one_that_begins_from_merged_states_comes_first() -> (
+    None
+):
+    ds = td.Dataset.range(60)
+    with serving(ds) as job, job.one("a") as a, job.one("b") as b:
+        had = numbers(a, 8) + numbers(b, 8)
+        merged = merge_states([a.state_dict(), b.state_dict()])
+    with serving(ds) as job, job.one("c") as c:
+        c.load_state_dict(merged)
+        had += numbers(c, 12)
+        state = c.state_dict()
+    with (
+        serving(ds, Dealing(lease_s=20.0), again=True) as job,
+        job.one("c") as c,
+        job.one("d") as d,
+    ):
+        d.load_state_dict(merged)
+        c.load_state_dict(state)
+
+        def after_the_other() -> list[int]:
+            time.sleep(0.5)
+            return numbers(c)
+
+        rest = together(lambda: numbers(d), after_the_other)
+
+    assert sorted([*had, *itertools.chain(*rest)]) == list(range(60))
+
+
 def test_states_of_all_are_merged_and_go_on_anywhere() -> None:
     ds = td.Dataset.range(400).shuffle(100, seed=5).map(lambda x: x * 3).batch(2).unbatch()
     whole = numbers(ds)

@@ -108,7 +108,7 @@ class SharedJob:
         if why is not None:
             return Declined(why)
         if claim.base.generation > self.generation:
-            self._reset(claim.base.generation, now, again=False)
+            self._reset(claim.base.generation, now, again=self._again and not self.dealing)
         elif claim.is_first and not self._owners.knows(claim.consumer):
             connected = any(member.until is None for member in self.members.values())
             if self._ended and not connected:
@@ -188,9 +188,9 @@ class SharedJob:
         claims = self._claims
         known = [claim for claim in claims.values() if claim.base.state is not None]
         absent = {name for claim in known for name in claim.base.members} - claims.keys()
-        if not claims or (
-            (absent or (self._again and not known)) and now < self._began + self._lease_s
-        ):
+        # One that begins where states were merged does not know who has had elements since.
+        unknown = self._again and all(claim.is_first for claim in known)
+        if not claims or ((absent or unknown) and now < self._began + self._lease_s):
             return
         self.dealing = True
         newest = max((claim.base for claim in known), key=lambda base: base.low, default=Common())
