@@ -22,12 +22,14 @@ from tundish.errors import CheckpointError, IncompatibleCheckpointError
 from tundish.loader.dataset import Dataset
 from tundish.loader.protocols.items import Made
 from tundish.loader.run.iterator import Iterator as Elements
-from tundish.loader.service.connections import dialing, handshake
+from tundish.loader.service.connections import answering, dialing, handshake
 from tundish.loader.service.connections.answering import Later
 from tundish.loader.service.connections.credentials import Address
 from tundish.loader.service.connections.handshake import Refused
 from tundish.loader.service.connections.loop import Loop
+from tundish.loader.service.jobs import job as jobs_job
 from tundish.loader.service.jobs import jobserver
+from tundish.loader.service.jobs import window as jobs_window
 from tundish.loader.service.jobs.consuming import Consume
 from tundish.loader.service.jobs.dealing import Dealing
 from tundish.loader.service.jobs.elements import read, written
@@ -386,6 +388,33 @@ def test_what_is_made_ahead_is_bounded() -> None:
         numbers(it, 20)
 
         assert len(calls) <= 20 + 2 * 2 + 6 + 1
+
+
+@pytest.mark.parametrize(
+    "dealing", [Dealing(), Dealing("window", lag="wait")], ids=["shared", "window"]
+)
+def test_large_elements_wait_until_earlier_ones_are_confirmed(
+    dealing: Dealing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer in a long step reads nothing: what it was answered waits in the server's memory, which is bounded."""
+    monkeypatch.setattr(answering, "_MOST_UNSENT", 12 << 20)
+    for module in (jobs_job, jobs_window):
+        monkeypatch.setattr(module, "MOST_GIVEN_BYTES", 4 << 20)
+    joins, join = list[Any](), JobServer._join
+
+    def joined(server: JobServer, fields: dict[str, Any], caller: int) -> Any:
+        joins.append(fields)
+        return join(server, fields, caller)
+
+    monkeypatch.setattr(JobServer, "_join", joined)
+    ds = td.Dataset.range(12).map(lambda x: np.full(3 << 20, x, np.uint8))
+    with serving(ds, dealing) as job, job.one("a", ahead=16) as it:
+        found = []
+        for x in it:
+            found.append(int(x[-1]))
+            time.sleep(0.5 * (len(found) < 3))
+    assert found == list(range(12))
+    assert len(joins) == 1, "its connection was closed"
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, PermissionError, TimeoutError, ConnectionError])

@@ -8,6 +8,7 @@ has no tasks. One that cannot be had is tried again, with another agent or later
 from __future__ import annotations
 
 import contextlib
+import json
 import mmap
 import os
 import pickle
@@ -16,6 +17,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -39,6 +41,7 @@ _REST_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 _REFUSED_S = 5.0
 _SHOWN = 3
+_PATHS_NBYTES = 24 << 10
 ALONE_S = 30.0
 """Seconds without a worker after which an iterator warns with the reasons of failed connections."""
 
@@ -144,7 +147,7 @@ class SeatRecruiting:
         assert crew.payload is not None
         self._payload = mmap.mmap(crew.payload.fd, crew.payload.nbytes, prot=mmap.PROT_READ)
         # A path that is not here either is an element's error.
-        self._paths = [path for path in crew.payload.paths if Path(path).exists()]
+        self._paths = _within([path for path in crew.payload.paths if Path(path).exists()])
         self._digest = digest_of(memoryview(self._payload))
 
     # -- the pool's questions ------------------------------------------------------------------
@@ -352,3 +355,9 @@ class SeatRecruiting:
         if dial is not None:
             self._poller.unregister(dial.fileno())
             dial.close()
+
+
+def _within(paths: Sequence[str]) -> list[str]:
+    """Return the first paths, as many as fit well into a frame: they are but an early check."""
+    sizes = accumulate(len(json.dumps(path)) + 1 for path in paths)
+    return [path for path, size in zip(paths, sizes, strict=True) if size <= _PATHS_NBYTES]

@@ -24,6 +24,7 @@ from tundish.loader.service.jobs.production import MakeOrder, Production
 from tundish.loader.service.jobs.ranges import Ranges, numbers_of, of_numbers, size, within
 from tundish.loader.service.jobs.requests import (
     MOST_ANSWER_BYTES,
+    MOST_GIVEN_BYTES,
     Answer,
     DealtElements,
     Declined,
@@ -312,6 +313,8 @@ class SharedJob:
             return NothingYet()
         numbers = member.given.get(ask.request)
         if numbers is None:
+            if self._made.nbytes_of(chain.from_iterable(member.given.values())) > MOST_GIVEN_BYTES:
+                return NothingYet()
             numbers = tuple(self._choose(consumer, ask.most))
             if not numbers:
                 if not self._is_over(consumer, member):

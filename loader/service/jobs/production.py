@@ -6,7 +6,7 @@ again has no effect: its turn is over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,10 @@ class Production:
         if value is not None:
             self.nbytes -= value[1]
         return value is not None
+
+    def nbytes_of(self, numbers: Iterable[int]) -> int:
+        """Return the bytes that elements have together, as far as they are here."""
+        return sum(self.values[number][1] for number in numbers if number in self.values)
 
     def state_at(self, number: int) -> int | None:
         """Return the position of the newest state that is not after `number`; None if there is none."""

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from tundish.loader.service.jobs.claims import Told
 
 MOST_ANSWER_BYTES = 1 << 18
+MOST_GIVEN_BYTES = 256 << 20
+"""The bytes of answers that a consumer has not confirmed, beyond which it is given no more: they wait in the server's memory."""
 """An answer has one element, or several of at most so many bytes together."""
 
 

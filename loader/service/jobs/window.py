@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from tundish.loader.service.jobs.claims import Claim, Common
@@ -11,6 +12,7 @@ from tundish.loader.service.jobs.members import JobMember, JobMembers
 from tundish.loader.service.jobs.production import MakeOrder, Production
 from tundish.loader.service.jobs.requests import (
     MOST_ANSWER_BYTES,
+    MOST_GIVEN_BYTES,
     Answer,
     DealtElements,
     Declined,
@@ -121,7 +123,11 @@ class SharedWindow:
         self._trim()
         if ask.request is None:
             return NothingYet()
-        given = reader.given.get(ask.request, range(reader.cursor, reader.cursor + ask.most))
+        given = reader.given.get(ask.request)
+        if given is None:
+            given = range(reader.cursor, reader.cursor + ask.most)
+            if self._made.nbytes_of(chain.from_iterable(reader.given.values())) > MOST_GIVEN_BYTES:
+                return NothingYet()
         first = given.start
         if first < self._first and not self._waits:
             reader.skipped += self._first - first
