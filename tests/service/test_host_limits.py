@@ -89,9 +89,9 @@ def test_consumers_go_on_when_memory_is_used_up(consumers: int, window: str | No
     options = td.Options(workers=0, memory_budget="8 MB")
     ds = td.Dataset.from_tensor_slices(rows).repeat(2).with_options(options)
     given = {} if window is None else {"window": window}
-    each = [
-        shared(ds, "full", **given).iterator(iteration=iteration) for iteration in range(consumers)
-    ]
+    # A name of its own: a process that ends would be replaced from several threads, and here host processes are forks.
+    name = f"full-{consumers}-{len(given)}"
+    each = [shared(ds, name, **given).iterator(iteration=k) for k in range(consumers)]
     found: list[list[int]] = [[] for _ in each]
 
     def read(at: int) -> None:

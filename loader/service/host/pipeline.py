@@ -144,6 +144,11 @@ class HostPipeline:
         return self._window[low] if low < len(self._window) else None
 
     @property
+    def sendable(self) -> int:
+        """The number after the elements that are in the window: those after it wait for memory, or are still to be made."""
+        return self.produced - (0 if self._elements is None else len(self._elements))
+
+    @property
     def waits(self) -> bool:
         """True if elements wait for memory."""
         return self._elements is not None

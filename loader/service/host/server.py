@@ -445,7 +445,7 @@ class HostServer:
 
     def _demanded(self, pipeline: HostPipeline) -> bool:
         return any(
-            each.pipeline is pipeline and each.out < _CREDIT and each.wanted >= pipeline.produced
+            each.pipeline is pipeline and each.out < _CREDIT and each.wanted >= pipeline.sendable
             for each in self._consumers
         )
 
@@ -491,7 +491,7 @@ class HostServer:
     def _fault(self, pipeline: HostPipeline, readers: list[Attached]) -> bool:
         """Send a pipeline's error to the readers that have come to it; they may join again at their positions."""
         assert pipeline.fault is not None
-        there = [each for each in readers if each.wanted >= pipeline.produced]
+        there = [each for each in readers if each.wanted >= pipeline.sendable]
         if there:
             packet = Packet.of(("fault", dumps_exception(pipeline.fault)))
             for each in there:
