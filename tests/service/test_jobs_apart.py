@@ -280,7 +280,7 @@ def test_a_job_whose_import_never_ends_is_stopped_when_nobody_waits_for_it(
 ) -> None:
     (tmp_path / "stuck_here.py").write_text(
         "import os, time\n"
-        f"if os.getpid() != {os.getpid()}:\n    time.sleep(1000)\n"
+        f"if os.getpid() != {os.getpid()}:\n    open({str(tmp_path / 'begun')!r}, 'w')\n    time.sleep(1000)\n"
         "def double(x):\n    return 2 * x\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -289,8 +289,10 @@ def test_a_job_whose_import_never_ends_is_stopped_when_nobody_waits_for_it(
     ds = Dataset.range(3).map(importlib.import_module("stuck_here").double)
     stuck = cluster.computes(ds.with_options(Options(globals="ignore")), job_name="stuck")
     place = stuck._node.place  # type: ignore[attr-defined]
-    with DispatcherClient(cluster.target) as client, pytest.raises(TimeoutError):
-        client.job(**place.wanted, wait_s=0.5)
+    with DispatcherClient(cluster.target) as client:
+        while not (tmp_path / "begun").exists():
+            with pytest.raises(TimeoutError):
+                client.job(**place.wanted, wait_s=0.2)
     assert serving() - others
     until(lambda: not serving() - others, "the stuck process has ended", 20)
     assert ints(cluster.computes(Dataset.range(3), job_name="stuck")) == [0, 1, 2]
