@@ -240,11 +240,18 @@ def test_a_job_that_begins_again_waits_also_if_one_that_begins_from_merged_state
         d.load_state_dict(merged)
         c.load_state_dict(state)
 
+        came = threading.Event()
+
+        def first() -> list[int]:
+            found = numbers(d, 1)
+            came.set()
+            return found + numbers(d)
+
         def after_the_other() -> list[int]:
-            time.sleep(0.5)
+            assert not came.wait(0.5), "it was given elements"
             return numbers(c)
 
-        rest = together(lambda: numbers(d), after_the_other)
+        rest = together(first, after_the_other)
 
     assert sorted([*had, *itertools.chain(*rest)]) == list(range(60))
 

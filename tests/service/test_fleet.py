@@ -209,6 +209,7 @@ class StillEngine:
 
     def __init__(self) -> None:
         self.stopped: list[str] = []
+        self.watched = threading.Event()
 
     def start(self, order: AgentOrder, count: int = 1) -> list[str]:
         return []
@@ -217,7 +218,7 @@ class StillEngine:
         self.stopped += names
 
     def watch(self, timeout_s: float) -> list[str]:
-        time.sleep(0.01)
+        self.watched.set()
         return []
 
     def find(self) -> list[str]:
@@ -231,7 +232,7 @@ def test_no_agent_is_stopped_before_the_dispatcher_has_told_how_many_are_needed(
     engine = StillEngine()
     keeper = Keeper(engine, f"tcp://127.0.0.1:{free_port()}", 1)
     keeper.start()
-    time.sleep(2.5)  # longer than a call waits for the dispatcher
+    assert engine.watched.wait(BOUND_S)  # it has asked the dispatcher, in vain
     keeper.close()
     assert not engine.stopped
 

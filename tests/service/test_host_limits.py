@@ -108,7 +108,7 @@ def test_consumers_go_on_when_memory_is_used_up(consumers: int, window: str | No
 
 
 def test_texts_count_as_well(forks_hosts: Path) -> None:
-    """What is pickled is in the window's bytes, and a large one is a descriptor of the host process."""
+    """Count pickled elements in the bytes of the window; each large one is a descriptor of the host process."""
 
     def text(x: Any) -> bytes:
         return bytes(200_000)

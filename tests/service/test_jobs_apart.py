@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -31,6 +33,7 @@ from tundish.errors import ChangedGlobalsError, IncompatibleJobError
 from tundish.loader.run.starting import agreeing
 from tundish.loader.service.dispatching.client import DispatcherClient
 from tundish.loader.service.distributing import registering
+from tundish.loader.service.jobs.holding import Holding
 from tundish.loader.service.jobs.jobmain import NAME
 
 CHANGED = "ignore:.*changed at run time"
@@ -335,7 +338,7 @@ def test_a_dataset_that_is_registered_where_a_module_begins(
 
 
 def test_no_consumer_has_elements_of_another_after_the_process_has_died(
-    stack: ExitStack,
+    stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second consumer, which has had nothing, comes back first; the first one is in a long step."""
     others = serving()
@@ -346,17 +349,29 @@ def test_no_consumer_has_elements_of_another_after_the_process_has_died(
     (process,) = serving() - others
     process.kill()
     with ThreadPoolExecutor(1) as pool:
+        back, join = threading.Event(), Holding.join
+
+        def joined(holding: Holding) -> None:
+            join(holding)
+            back.set()
+
+        monkeypatch.setattr(Holding, "join", joined)
         rest = pool.submit(lambda: [int(x) for x in two])
-        time.sleep(3)
-        assert not rest.done()
+        assert back.wait(30)
+        with pytest.raises(TimeoutError):  # it is given nothing
+            rest.result(1)
         found += [int(x) for x in one]
         assert sorted([*found, *rest.result()]) == [*range(60)]
 
 
 def serving() -> set[psutil.Process]:
     """Return the processes of the jobs that this process's agents serve, and those of the cluster."""
-    children = psutil.Process().children(recursive=True)
-    return {each for each in children if each.name() == NAME}
+    found = set()
+    for each in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ends as it is looked at
+            if each.name() == NAME:
+                found.add(each)
+    return found
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 FOLDER = "datasets"
 _PAYLOAD = re.compile("[0-9a-f]{32}")
+_MOST_READ = 64 << 20
 
 
 class DatasetsInMemory:
@@ -68,13 +69,14 @@ class StoredDatasets:
     def only(self, digests: Iterable[str]) -> None:
         """Remove other payloads: what a crash left of a dataset whose entry was never written.
 
-        The folder may hold what is not ours (`work_dir` may be where somebody keeps data): that stays.
+        The folder may hold what is not ours (`work_dir` may be where somebody keeps data): that stays, and so does what would
+        take long to tell apart.
         """
         for name in set(self._store.list()) - set(digests):
-            if (
-                _PAYLOAD.fullmatch(name)
-                and digest_of(self._store.read(name, limit=1 << 40)) == name
-            ):
+            small = (self._store.size(name) or 0) <= _MOST_READ
+            if not (_PAYLOAD.fullmatch(name) and small):
+                continue
+            if digest_of(self._store.read(name, limit=_MOST_READ)) == name:
                 self._store.remove(name)
 
 

@@ -29,8 +29,11 @@ class JobEnds:
         if self._lives.get(job) == life:
             return False
         self._lives[job] = life
-        count, _, _ = self._jobs.get(job, (0, "", 0.0))
-        self._jobs[job] = count + 1, how, self._clock()
+        count, _, last = self._jobs.get(job, (0, "", 0.0))
+        now = self._clock()
+        if count >= _MOST and now - last > _REFUSED_S:  # it was tried again
+            count = 0
+        self._jobs[job] = count + 1, how, now
         return True
 
     def advanced(self, job: str) -> None:
@@ -45,10 +48,7 @@ class JobEnds:
     def refusal(self, job: str) -> str | None:
         """Return why a job is not started again; None if it may be."""
         count, how, last = self._jobs.get(job, (0, "", 0.0))
-        if count < _MOST:
-            return None
-        if self._clock() - last > _REFUSED_S:
-            self._jobs.pop(job)
+        if count < _MOST or self._clock() - last > _REFUSED_S:
             return None
         return (
             f"job {job!r} is not started again: {count} times in a row its process has ended before a consumer "

@@ -7,7 +7,6 @@ again.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import socket
@@ -18,7 +17,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.service.host.folder import HostFolder
 from tundish.loader.service.host.parcels import Span, opened_elements
 from tundish.loader.service.host.slots import PrivateSlots
@@ -84,6 +82,8 @@ class HostLink:
     ----------
     pid : int
         The host process's id.
+    waiting : bool
+        True while no message has come: an interrupt then loses none.
     """
 
     def __init__(self, sock: socket.socket, name: str) -> None:
@@ -132,11 +132,7 @@ class HostLink:
 
     def join(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Ask for elements from a position; return the stream and the number of the next element."""
-        fd = scratch_file(json.dumps(asked).encode())
-        try:
-            self._tell({"do": "join"}, (fd,))
-        finally:
-            os.close(fd)
+        self._tell({"do": "join", "asked": asked})
         _, told, _ = self._receive()
         self._sock.settimeout(None)
         found: dict[str, Any] = told

@@ -38,7 +38,6 @@ from tundish.loader.service.host.pipeline import HostPipeline
 from tundish.loader.service.host.wire import (
     Packet,
     parse_told,
-    read_file,
     receive_packet,
     versions,
 )
@@ -239,7 +238,7 @@ class HostServer:
         elif do == "dataset" and consumer.welcomed:
             self._dataset(consumer, message, fds)
         elif do == "join" and consumer.welcomed and self._node is not None:
-            self._join(consumer, json.loads(read_file(fds.pop(0))))
+            self._join(consumer, message["asked"])
         else:
             raise ValueError(f"a consumer sent {do!r}, which the host process does not know")
 

@@ -52,17 +52,7 @@ def sample(workers: int = 2, **times: float) -> EventSample:
 # -- near the best -------------------------------------------------------------------------------
 
 
-LONG = {"waiting, stragglers"}
-"""Workloads that take half a minute to simulate."""
-
-
-@pytest.mark.parametrize(
-    ("cores", "work"),
-    [
-        pytest.param(*each, id=each[1].name, marks=[pytest.mark.thorough] * (each[1].name in LONG))
-        for each in WORKLOADS
-    ],
-)
+@pytest.mark.parametrize(("cores", "work"), WORKLOADS, ids=[work.name for _, work in WORKLOADS])
 def test_near_the_best_fixed_number(cores: int, work: Work) -> None:
     simulation = settled(work, cores)
     assert simulation.tuner is not None
