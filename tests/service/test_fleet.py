@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import gc
+import ipaddress
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -30,6 +32,7 @@ from tundish.loader.service.servers.engine import AgentOrder
 from tundish.loader.service.servers.fleet import Keeper
 from tundish.loader.service.servers.keeping import IDLE_S, AgentRoster
 from tundish.loader.service.servers.localengine import LocalEngine, local_fleet
+from tundish.loader.service.servers.running import OUTSIDE, reached_there
 from tundish.loader.service.servers.workerserver import WorkerServer
 
 BOUND_S = 30.0
@@ -76,6 +79,18 @@ class TestWorkerServer:
         port = int(worker._address.split(":")[1])
         assert client.agents() == [("127.0.0.1", port)], "a number, which nobody has to look up"
         assert client.status()["agents"][0]["address"] == f"localhost:{port}"
+
+    def test_of_a_machine_that_calls_itself_loopback_tells_an_interface(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As Debian's /etc/hosts does; the interface is the one on the way to the dispatcher."""
+        monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
+        told = reached_there("0.0.0.0", OUTSIDE)
+        if told == "localhost":
+            pytest.skip("this machine has no interface but loopback")
+        assert not ipaddress.ip_address(told).is_loopback
+        assert reached_there("0.0.0.0", ("127.0.0.1", 9)) == "localhost"
+        assert reached_there("127.0.0.1", OUTSIDE) == "127.0.0.1"
 
     def test_is_one_of_the_addresses_of_the_dispatcher(self, stack: ExitStack) -> None:
         config = DispatcherConfig(worker_addresses=["localhost:%port%"])

@@ -22,7 +22,9 @@ from tests.service.fleets import Cutter, Listed, Machine, machines, remotely
 from tests.service.listeners import OTHERS, TOKEN, free_port
 
 from tundish import DataLoader, Dataset, Options
+from tundish.errors import WorkerDiedError
 from tundish.loader.run.coordinating.store import shared_ring
+from tundish.loader.run.pool import pool as pool_module
 from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.connections.credentials import Address, Credentials
 from tundish.loader.service.connections.dialing import Refused
@@ -365,6 +367,82 @@ def test_refusals_say_why(places: Listed) -> None:
         pytest.warns(UserWarning, match="no agent gives this iterator a worker"),
     ):
         assert len(collect(iterator)) == 9
+
+
+class Fit:
+    """A function that processes with a certain variable in their environment cannot unpickle."""
+
+    def __call__(self, index: Any) -> Any:
+        return index
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _fit, ()
+
+
+def _fit() -> Fit:
+    match os.environ.get("TUNDISH_TEST_UNFIT"):
+        case "raises":
+            raise RuntimeError("this machine lacks a library")
+        case "dies":
+            os._exit(3)
+    return Fit()
+
+
+@pytest.fixture
+def unfit(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[Machine]]:
+    """Two agents whose workers cannot start."""
+    monkeypatch.setenv("TUNDISH_TEST_UNFIT", request.param)
+    with machines(2) as found:
+        monkeypatch.delenv("TUNDISH_TEST_UNFIT")
+        yield found
+
+
+@pytest.mark.parametrize("unfit", ["raises"], indirect=True)
+def test_an_agent_whose_workers_cannot_start_stops_nobody(
+    unfit: list[Machine], fleet: list[Machine]
+) -> None:
+    mixed = Listed([unfit[0].address, fleet[0].address, unfit[1].address])
+    with (
+        remotely(mixed),
+        Dataset.range(100).map(Fit()).map(Pause(1)).iterator(workers=3) as iterator,
+        pytest.warns(UserWarning, match="could not start, so .*: this machine lacks a library"),
+    ):
+        assert list(iterator) == list(range(100))
+
+
+@pytest.mark.parametrize("unfit", ["raises"], indirect=True)
+def test_agents_whose_workers_all_cannot_start_are_an_error(unfit: list[Machine]) -> None:
+    with (
+        remotely(Listed([each.address for each in unfit])),
+        Dataset.range(9).map(Fit()).iterator(workers=4) as iterator,
+        pytest.raises(RuntimeError, match="lacks a library"),
+        pytest.warns(UserWarning, match="could not start"),
+    ):
+        next(iterator)
+
+
+@pytest.mark.parametrize("unfit", ["dies"], indirect=True)
+def test_an_agent_whose_workers_die_as_they_start_stops_nobody(
+    unfit: list[Machine], fleet: list[Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight such deaths in a row are an error only where no worker is up."""
+    monkeypatch.setattr(pool_module, "_ELSEWHERE_S", 0.1)
+    monkeypatch.setattr(seats_module, "_REST_S", (0.01,))
+    mixed = Listed([unfit[0].address, fleet[0].address])
+    with (
+        remotely(mixed),
+        Dataset.range(3000).map(Fit()).map(Pause(1)).iterator(workers=2) as iterator,
+    ):
+        assert list(iterator) == list(range(3000))
+        assert iterator.stats.restarts
+    with (
+        remotely(Listed([unfit[0].address])),
+        Dataset.range(9).map(Fit()).iterator(workers=2) as iterator,
+        pytest.raises(WorkerDiedError, match="its start"),
+    ):
+        next(iterator)
 
 
 TRAINER = """

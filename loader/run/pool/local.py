@@ -88,6 +88,10 @@ class LocalRecruiting:
     def withdraw(self, seat: int) -> None:
         """Do nothing: no worker is on its way."""
 
+    def unfit(self, peer: Peer, error: BaseException) -> None:
+        """Raise the error: another worker of this machine would have it, too."""
+        raise error
+
     def start(self, seat: int, *, writes: bool, home: bool) -> Peer:
         """Start a worker, without waiting."""
         ours, theirs = Channel.pair(self._kind)

@@ -580,7 +580,7 @@ class Pool:
             elif kind == MessageKind.ASK:
                 self._answer(peer, bytes(tail))
             elif kind == MessageKind.FATAL:
-                raise loads_exception(bytes(tail))
+                self._recruiting.unfit(peer, loads_exception(bytes(tail)))
             if self._trace is not None:
                 about = {"pid": number} if kind == MessageKind.HELLO else {"bytes": size}
                 if kind == MessageKind.HELLO and peer.where is not None:
@@ -653,8 +653,10 @@ class Pool:
             self._start_deaths += 1
             if how.stuck:
                 raise deadlocked("the start of a worker", how.stderr)
-            # A connection that ends says little: whole machines come and go.
-            patient = peer.where is not None and now - self._failing_since < _ELSEWHERE_S
+            # A connection that ends says little: whole machines come and go, or cannot serve where others can.
+            patient = peer.where is not None and (
+                now - self._failing_since < _ELSEWHERE_S or any(each.ready for each in self._peers)
+            )
             if self._start_deaths >= _START_DEATHS and not patient:
                 raise WorkerDiedError("its start", how.how, self._start_deaths, how.stderr)
         pause = _BACK_OFF_S[min(self._deaths_in_a_row // max(1, self.size), len(_BACK_OFF_S) - 1)]

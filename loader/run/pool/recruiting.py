@@ -66,6 +66,10 @@ class Recruiting(Protocol):
         """
         ...
 
+    def unfit(self, peer: Peer, error: BaseException) -> None:
+        """Raise the error with which a worker could not start, unless another machine's workers may."""
+        ...
+
     def close(self, *, linger: bool) -> None:
         """Release what is held for starting workers; with `linger`, when the last of them has ended."""
         ...

@@ -140,7 +140,10 @@ class SeatRecruiting:
         self._theirs: list[tuple[Address, Peer]] = []
         self._seeking: dict[int, Seeking] = {}
         self._rests: dict[Address, tuple[float, int]] = {}  # until when, and how often in a row
-        self._errors: dict[Address, OSError] = {}  # why there is no worker of an agent
+        self._errors: dict[Address, BaseException] = {}  # why there is no worker of an agent
+        self._refusing: set[Address] = (
+            set()
+        )  # agents that have answered, and have no worker for this pool
         self._warned = self._warned_alone = False
         self._alone_since = time.monotonic()
         self._looked = 0.0
@@ -211,6 +214,19 @@ class SeatRecruiting:
                 if peer.jobs and isinstance(worker, RemoteWorker) and is_silent(worker.socket):
                     worker.kill()
 
+    def unfit(self, peer: Peer, error: BaseException) -> None:
+        """Leave the agent of a worker that could not start alone; raise if no agent has workers that can."""
+        for address, each in self._theirs:
+            if each is peer:
+                self._theirs.remove((address, each))
+                self._refused(address, error)
+                what = f"{type(error).__name__}: {error}"
+                self._warn(
+                    f"a worker of {peer.where} could not start, so this iterator uses other agents: {what}"
+                )
+                return
+        raise error
+
     def close(self, *, linger: bool) -> None:
         """Give up what is sought, and end what starts workers here."""
         for seeking in self._seeking.values():
@@ -229,11 +245,19 @@ class SeatRecruiting:
         return self._here
 
     def _connected(self) -> list[tuple[Address, Peer]]:
+        """Return the workers elsewhere; leave the agents alone for a while whose workers have ended before they were ready."""
+        for address, peer in self._theirs:
+            if peer.channel.fileno() < 0 and peer.ready:
+                self._rests.pop(address, None)
+            elif peer.channel.fileno() < 0:
+                self._leave_alone(address)
         self._theirs = [each for each in self._theirs if each[1].channel.fileno() >= 0]
         return self._theirs
 
     def _dial(self, seeking: Seeking) -> None:
         """Begin a connection to the agent that has the fewest of this pool's workers; or try again later."""
+        there = Counter(address for address, _ in self._connected())
+        there.update(each.address for each in self._seeking.values() if each.dial is not None)
         now = time.monotonic()
         addresses = self._places.addresses()
         rested = [each for each in addresses if self._rests.get(each, (0.0, 0))[0] <= now]
@@ -241,8 +265,6 @@ class SeatRecruiting:
             again = [self._rests[each][0] for each in addresses]
             seeking.until = min([*again, now + _NOBODY_S])
             return
-        there = Counter(address for address, _ in self._connected())
-        there.update(each.address for each in self._seeking.values() if each.dial is not None)
         seeking.address = min(rested, key=there.__getitem__)
         try:
             dial = self._dialled(seeking)
@@ -299,8 +321,8 @@ class SeatRecruiting:
             self._watch(seeking, dial)
             return []
         del self._seeking[seeking.seat]
-        self._rests.pop(seeking.address, None)
         self._errors.pop(seeking.address, None)
+        self._refusing.discard(seeking.address)
         where = show_address(seeking.address)
         peer = Peer(Channel(made.socket, "stream"), seeking.seat, where=where)
         peer.process = RemoteWorker(made.socket, where)
@@ -309,17 +331,22 @@ class SeatRecruiting:
 
     def _failed(self, seeking: Seeking, error: OSError) -> None:
         """Leave an agent alone for a while; raise if all agents have refused and there is no worker."""
-        now, address = time.monotonic(), seeking.address
-        _, times = self._rests.get(address, (0.0, 0))
-        seeking.until = now
-        self._errors[address] = error
+        seeking.until = time.monotonic()
         if isinstance(error, Refused):
-            self._rests[address] = (now + _REFUSED_S, times + 1)
-            self._complain(error)
+            self._refused(seeking.address, error)
         else:
-            self._rests[address] = (now + _REST_S[min(times, len(_REST_S) - 1)], times + 1)
-            self._places.failed(address, error)
-        self._warn_alone(now)
+            self._errors[seeking.address] = error
+            self._refusing.discard(seeking.address)
+            self._leave_alone(seeking.address)
+            self._places.failed(seeking.address, error)
+        self._warn_alone(seeking.until)
+
+    def _leave_alone(self, address: Address, rest_s: float | None = None) -> None:
+        """Dial an agent no more for a while, which grows with each failure in a row."""
+        _, times = self._rests.get(address, (0.0, 0))
+        if rest_s is None:
+            rest_s = _REST_S[min(times, len(_REST_S) - 1)]
+        self._rests[address] = (time.monotonic() + rest_s, times + 1)
 
     def _warn_alone(self, now: float) -> None:
         """Warn once if for long no worker could be had, with what each agent said."""
@@ -336,18 +363,22 @@ class SeatRecruiting:
                 stacklevel=callers_level(),
             )
 
-    def _complain(self, error: Refused) -> None:
-        """Raise a refusal if every agent has refused and no worker is there; warn if some are here."""
-        if self._connected() or not all(
-            isinstance(self._errors.get(each), Refused) for each in self._places.addresses()
-        ):
+    def _refused(self, address: Address, error: BaseException) -> None:
+        """Leave an agent alone that has no worker for this pool; raise if all are so and no worker is there, warn if some are here."""
+        self._errors[address] = error
+        self._refusing.add(address)
+        self._leave_alone(address, _REFUSED_S)
+        if self._connected() or not self._refusing.issuperset(self._places.addresses()):
             return
-        self._errors.clear()
+        self._refusing.clear()
         if not self._ours:
             raise error
+        self._warn(f"no agent gives this iterator a worker, so it uses only this machine: {error}")
+
+    def _warn(self, text: str) -> None:
+        """Warn once."""
         if not self._warned:
             self._warned = True
-            text = f"no agent gives this iterator a worker, so it uses only this machine: {error}"
             warnings.warn(text, stacklevel=callers_level())
 
     def _hang_up(self, seeking: Seeking) -> None:

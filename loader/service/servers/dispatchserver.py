@@ -23,6 +23,7 @@ from tundish.loader.service.servers.configs import (
 )
 from tundish.loader.service.servers.joining import Joining
 from tundish.loader.service.servers.running import (
+    OUTSIDE,
     StartedServer,
     numbered,
     reached_here,
@@ -142,7 +143,7 @@ class DispatchServer(StartedServer):
         self._calls = calls
         running = self._runs(listener.address, listener.close)
         listener.start()
-        reached = numbered((reached_there(host), listener.address[1]))
+        reached = numbered((reached_there(host, OUTSIDE), listener.address[1]))
         agent = {"name": OWN, "address": list(reached), "cores": 0}
         joining = Joining([reached_here(listener.address)], credentials, agent, jobs)
         running.closes(joining.close)

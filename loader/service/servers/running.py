@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import os
 import signal
 import socket
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from tundish.loader.service.connections.credentials import Address
 
 _AGAIN_S = 0.1
+OUTSIDE = ("192.0.2.1", 9)
+"""An address of no machine, which stands for all others; nothing is sent to it."""
+
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - of those that listen everywhere
 
 
@@ -89,9 +94,30 @@ def reached_here(address: Address) -> Address:
     return _LOOPBACK.get(address[0], address[0]), address[1]
 
 
-def reached_there(host: str) -> str:
-    """Return the host by which other machines reach what listens at one: this machine's name, if it is everywhere."""
-    return socket.gethostname() if host in _LOOPBACK else host
+def reached_there(host: str, towards: Address | None = None) -> str:
+    """Return the host by which other machines reach what listens at one.
+
+    Of what listens everywhere it is this machine's name. Many an ``/etc/hosts`` makes that name a loopback address: then
+    it is the number of the interface on the way to `towards`, unless that is on this machine, too.
+    """
+    if host not in _LOOPBACK:
+        return host
+    name = socket.gethostname()
+    if towards is None or not _is_loopback(numbered((name, 0))) or _is_loopback(numbered(towards)):
+        return name
+    with contextlib.suppress(OSError):  # there is no way
+        family, place = resolve(towards)
+        with socket.socket(family, socket.SOCK_DGRAM) as way:
+            way.connect(place)  # sends nothing
+            return str(way.getsockname()[0])
+    return name
+
+
+def _is_loopback(address: Address) -> bool:
+    try:
+        return ipaddress.ip_address(address[0]).is_loopback
+    except ValueError:  # a name that cannot be resolved
+        return False
 
 
 def numbered(address: Address) -> Address:

@@ -90,11 +90,12 @@ class WorkerServer(StartedServer):
         self, running: Running, credentials: Credentials, jobs: Jobs, name: str, machine: str
     ) -> None:
         config, port = self._config, running.address[1]
-        address = (reached_there(running.address[0]), port)
+        dispatchers = parse_addresses(config.dispatcher_address)
+        address = (reached_there(running.address[0], dispatchers[0]), port)
         if config.worker_address is not None:
             address = reached_at(config.worker_address, port)
         self._joining = joining = Joining(
-            parse_addresses(config.dispatcher_address),
+            dispatchers,
             credentials,
             {
                 "name": name,
