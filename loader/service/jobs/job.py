@@ -110,6 +110,8 @@ class SharedJob:
             return Declined(why)
         if claim.base.generation > self.generation:
             self._reset(claim.base.generation, now, again=self._again and not self.dealing)
+        elif self._made.began_apart(claim.base.run):
+            self._reset(self.generation, now, again=False)
         elif claim.is_first and not self._owners.knows(claim.consumer):
             connected = any(member.until is None for member in self.members.values())
             if self._ended and not connected:

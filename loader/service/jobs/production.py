@@ -73,6 +73,10 @@ class Production:
         """True if an iterator was ordered."""
         return self._position is not None
 
+    def began_apart(self, run: tuple[Any, ...] | None) -> bool:
+        """Return True if an iterator has been ordered that may have other seeds than a run; it has made nothing yet."""
+        return run is not None and self.run is None and self.begun
+
     @property
     def whole(self) -> bool:
         """True if all elements were made."""

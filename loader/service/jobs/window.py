@@ -78,6 +78,9 @@ class SharedWindow:
                 f"the state is of another run: [fingerprint, iteration, seed, graph_seed] are {run} in the state, "
                 f"{made.run} in the running job; start without it, or use another job name"
             )
+        if made.began_apart(run):  # the trainers that are here join anew
+            self.members.clear()
+            made = self._made = Production(made.turn + 1)
         if run is None:
             cursor = self._first
         else:
