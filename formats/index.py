@@ -32,6 +32,7 @@ from tundish.formats.bytes.file import (
 )
 from tundish.formats.bytes.regular import parse_json, remove_abandoned, written_aside
 from tundish.formats.format import runs_of
+from tundish.formats.paths import INDEX_SUFFIX
 
 if TYPE_CHECKING:
     from tundish.formats.format import Format, Identity, Places
@@ -57,7 +58,7 @@ def described(form: Format, path: str, *, beside: bool) -> dict[str, Any]:
 
 def place_beside(path: str) -> str:
     """Return the path of a file's index beside the file."""
-    return f"{path if is_remote(path) else local_path(path)}.index.arrow"
+    return f"{path if is_remote(path) else local_path(path)}{INDEX_SUFFIX}"
 
 
 def place_in_cache(description: dict[str, Any]) -> str | None:

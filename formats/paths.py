@@ -14,6 +14,9 @@ from typing import Any
 
 from tundish.formats.bytes.file import StorageOptions, filesystem_of, is_remote, local_path
 
+INDEX_SUFFIX = ".index.arrow"
+"""The end of the name of an index beside a file."""
+
 _SPECIAL = re.compile(r"[*?\[\\]")
 _ANY_DEPTH = "**"
 _FOLDERS = "(?:[^/]+/)*"
@@ -32,7 +35,8 @@ def find(patterns: Sequence[str], storage_options: StorageOptions = None) -> lis
     Returns
     -------
     list of str
-        The paths sorted by their bytes; one that several patterns match is repeated. URLs begin like the pattern.
+        The paths sorted by their bytes; one that several patterns match is repeated. URLs begin like the pattern. An index
+        beside a file that matches is left out.
 
     Raises
     ------
@@ -41,8 +45,19 @@ def find(patterns: Sequence[str], storage_options: StorageOptions = None) -> lis
     """
     found: list[str] = []
     for pattern in patterns:
-        found += _matches(pattern, storage_options)
+        found += _without_indices(_matches(pattern, storage_options))
     return sorted(found, key=lambda path: path.encode(errors="surrogateescape"))
+
+
+def _without_indices(paths: Iterable[str]) -> list[str]:
+    """Leave out the indices that this library has written beside files that match, too (``index="beside"``)."""
+    found = list(paths)
+    there = set(found)
+    return [
+        path
+        for path in found
+        if not (path.endswith(INDEX_SUFFIX) and path.removesuffix(INDEX_SUFFIX) in there)
+    ]
 
 
 def _matches(pattern: str, storage_options: StorageOptions) -> Iterable[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SnapshotCorruptError, SnapshotError
 from tundish.snapshot.files.store import open_store
+from tundish.snapshot.fingerprint.differences import written
 from tundish.snapshot.finished import check_order, read_indexed
 from tundish.snapshot.frame import JSON, parse
 from tundish.snapshot.lease import (
@@ -128,6 +129,7 @@ class Catalog:
         seeds: Mapping[str, JSON] | None = None,
         part: tuple[int, int] | None = None,
         *,
+        inputs: Sequence[JSON] = (),
         living: bool = False,
     ) -> Prefix | None:
         """Return the run to continue: the longest one whose writer is not alive.
@@ -140,6 +142,8 @@ class Catalog:
             Restricts the search to runs with these seeds.
         part : (int, int), optional
             Restricts the search to runs of this part; default: runs of the whole source.
+        inputs : sequence, optional
+            Restricts the search to runs whose input files were written at these times (`written`).
         living : bool, optional
             Includes runs whose writer is alive, to read their durable prefix, not to continue them.
         """
@@ -149,11 +153,16 @@ class Catalog:
             if prefix.outcome.continued
             and prefix.header.part == part
             and (seeds is None or dict(prefix.header.seeds) == dict(seeds))
+            and (not inputs or self.inputs(key, prefix.header.inputs) == list(inputs))
             and (living or not _lives_elsewhere(prefix.holder))
         ]
         return max(
             found, key=lambda p: (p.outcome is RunOutcome.FINISHED, p.next, p.run), default=None
         )
+
+    def inputs(self, key: str, told: Sequence[JSON]) -> list[JSON]:
+        """Return when the input files of a run were written; what an earlier version did not tell, the key's description has."""
+        return list(told) or written(self.pipeline(key) or [])
 
     # -- writing ----------------------------------------------------------------------------------
 

@@ -60,8 +60,8 @@ class Manifest:
         For display; readers use the schemas of the shards.
     marks : mapping
         The entries "skipped", "unordered", "random".
-    inputs : list
-        Names and sizes of the source's files.
+    inputs : tuple
+        The times at which the input files were written (`tundish.snapshot.fingerprint.differences.written`).
     created, library : str
         The time, and the version of this library.
     generation : int

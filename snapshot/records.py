@@ -199,6 +199,9 @@ class RunHeader:
         (i, n): the i-th of n contiguous ranges of the source; None: all of it.
     options : mapping
         Other options of the writer, for display.
+    inputs : tuple
+        The times at which the input files were written (`tundish.snapshot.fingerprint.differences.written`); a run is
+        continued over the same files only.
     """
 
     key: str
@@ -209,6 +212,7 @@ class RunHeader:
     seeds: Mapping[str, JSON] = field(default_factory=dict)
     part: tuple[int, int] | None = None
     options: Mapping[str, JSON] = field(default_factory=dict)
+    inputs: tuple[JSON, ...] = ()
 
     def to_bytes(self) -> bytes:
         return pack(by_name(self))
@@ -225,6 +229,7 @@ class RunHeader:
             fields.mapping("seeds"),
             _part(fields),
             fields.mapping("options"),
+            tuple(fields.items("inputs")) if "inputs" in fields.value else (),
         )
 
 

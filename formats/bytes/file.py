@@ -102,6 +102,16 @@ def filesystem_of(path: str, storage_options: StorageOptions = None) -> tuple[An
     return filesystem, inner
 
 
+def remote_sizes(paths: list[str], storage_options: StorageOptions = None) -> list[int | None]:
+    """Return the sizes of files at URLs of one filesystem; None for each if they cannot be had."""
+    try:
+        filesystem, _ = filesystem_of(paths[0], storage_options)
+        inner = map(filesystem._strip_protocol, paths)  # noqa: SLF001 - fsspec documents it
+        return [int(size) for size in filesystem.sizes(list(inner))]
+    except Exception:  # noqa: BLE001 - each filesystem has its own; reading raises it
+        return [None] * len(paths)
+
+
 class ByteFile(ABC):
     """A file open for reading, for one thread at a time.
 

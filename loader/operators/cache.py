@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,6 +25,7 @@ from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.ownership import private, shared
 from tundish.loader.protocols.state_parsing import count
 from tundish.spec import flatten, map_leaves
+from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Builder, Identity, Machine, Maker, Mark, Value
@@ -61,7 +62,7 @@ class Cache(Unary):
         return pinned
 
     def machine(self, builder: Builder, pass_: int) -> Machine:
-        store = store_of(self, builder.cache_limit())
+        store = store_of(self, builder.cache_limit(), builder.context.draws(self.up))
         return Cached(lambda: builder.computed(self.up, 0), store, self.up.cardinality)
 
     def evaluator(self, maker: Maker) -> Value:
@@ -272,21 +273,49 @@ def _read_only(leaf: Any) -> Any:
     return leaf
 
 
-_STORES: weakref.WeakKeyDictionary[Cache, CacheStore] = weakref.WeakKeyDictionary()
+_STORES: weakref.WeakKeyDictionary[Cache, dict[tuple[Any, ...], CacheStore]]
+_STORES = weakref.WeakKeyDictionary()
+
+_MOST_STORES = 2
 
 
-def store_of(node: Cache, limit: int) -> CacheStore:
-    """Return the store of a cache node in this process, shared by the iterators of a plan.
+def store_of(node: Cache, limit: int, draws: tuple[Any, ...] = ()) -> CacheStore:
+    """Return the store of a cache node in this process, shared by the iterators whose elements there are equal.
 
     If a snapshot upstream is completed in the meantime, the plan changes but not its elements, unless the snapshot has
     an order of its own for reading.
+
+    Parameters
+    ----------
+    node : Cache
+        The node.
+    limit : int
+        The largest size of the store in bytes.
+    draws : tuple
+        How the operators before it draw (`Context.draws`). The latest stores are kept.
     """
     if not any(getattr(below, "reader_func", None) is not None for below in walk(node)):
         node = original(node)
-    store = _STORES.get(node)
-    if store is None:
-        store = _STORES[node] = CacheStore(limit)
-    return store
+    stores = _STORES.setdefault(node, {})
+    if draws not in stores:
+        _warn_of_seeds(stores, draws)
+        while len(stores) >= _MOST_STORES:
+            del stores[next(iter(stores))]
+        stores[draws] = CacheStore(limit)
+    return stores[draws]
+
+
+def _warn_of_seeds(stores: Mapping[tuple[Any, ...], CacheStore], draws: tuple[Any, ...]) -> None:
+    """Warn, the first time, that another dataset object has other seeds, so that nothing of what is kept is used."""
+    if len(stores) == 1:
+        (known, store) = next(iter(stores.items()))
+        if store.items is not None and known[:1] == draws[:1]:
+            warnings.warn(
+                "cache: elements are kept of a dataset object with other seeds, so this one computes its own: give the random "
+                "operators before cache a seed= (list_files shuffles, too), or iterate over one dataset object",
+                RuntimeWarning,
+                stacklevel=callers_level(),
+            )
 
 
 class CacheMethods(SnapshotMethods):

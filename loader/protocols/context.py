@@ -163,6 +163,17 @@ class Context:
         """Return tf.data's pair of seeds for an operator that draws as tf.data does."""
         return seed_pair(self.seed_of(node), self.graph_seed)
 
+    def draws(self, root: Operator) -> tuple[Any, ...]:
+        """Return what decides how the operators up to a node draw; () if none draws.
+
+        In datasets with equal draws, elements of equal operators are equal.
+        """
+        drawing = [node for node in walk(root) if node.seeded]
+        if not drawing:
+            return ()
+        seeds = [(self.seed_of(node), self.number(node)) for node in drawing]
+        return self.prefix, self.graph_seed, *seeds
+
     def again(self) -> Context:
         """Return a copy with empty counts and no captured values."""
         again = Context(

@@ -97,17 +97,22 @@ class InputFiles:
     ----------
     paths : iterable of str
         The paths, in order.
+    sizes : callable, optional
+        Returns the sizes of files at URLs. They do not count: a store that cannot be reached would name another pipeline.
     """
 
     paths: Iterable[str]
+    sizes: Callable[[list[str]], list[int | None]] | None = None
 
     def description(self) -> JSON:
         """Return each file with its size; for many, each folder with number, total size and a digest."""
         paths = list(self.paths)
-        names, stats = _relative(paths), [_stat(path) for path in paths]
+        folder, names = _relative(paths)
+        stats = self._stats(paths)
+        about = {} if folder is None else {"folder": folder}
         if len(paths) <= _MANY_FILES:
             files = [[name, size] for name, (size, _) in zip(names, stats, strict=True)]
-            return {"files": files, "about": {"written": [at for _, at in stats]}}
+            return {"files": files, "about": {"written": [at for _, at in stats], **about}}
         folders: dict[str, list[tuple[str, int | None, int | None]]] = {}
         for name, (size, at) in zip(names, stats, strict=True):
             folders.setdefault(os.path.dirname(name), []).append((name, size, at))  # noqa: PTH120 - it may be a URL
@@ -118,7 +123,17 @@ class InputFiles:
             told.append([folder, len(held), sum(sizes), digest])
             written.append(digest_of(repr([at for _, _, at in held])))
         # Which of them comes when counts, too, where folders are mixed.
-        return {"folders": told, "order": digest_of(repr(names)), "about": {"written": written}}
+        return {
+            "folders": told,
+            "order": digest_of(repr(names)),
+            "about": {"written": written, **about},
+        }
+
+    def _stats(self, paths: list[str]) -> list[tuple[int | None, int | None]]:
+        """Return the size and modification time of each file, for a URL None and the size."""
+        remote = [path for path in paths if "://" in path] if self.sizes is not None else []
+        told = dict(zip(remote, self.sizes(remote), strict=True)) if self.sizes and remote else {}
+        return [(None, told[path]) if path in told else _stat(path) for path in paths]
 
 
 def file_behind(array: np.ndarray) -> JSON:
@@ -142,18 +157,18 @@ def file_behind(array: np.ndarray) -> JSON:
     }
 
 
-def _relative(paths: list[str]) -> list[str]:
-    """Return paths relative to their common folder, so that moving all of them together changes nothing."""
+def _relative(paths: list[str]) -> tuple[str | None, list[str]]:
+    """Return the common folder of paths, and the paths relative to it, so that moving all of them together changes nothing."""
     if not paths or any("://" in path for path in paths):
-        return paths
+        return None, paths
     full = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - of text, for speed
     shared = os.path.commonpath({os.path.dirname(path) for path in full})  # noqa: PTH120 - of text, for speed
     cut = len(os.path.join(shared, ""))  # noqa: PTH118 - of text, for speed
-    return [path[cut:].replace(os.sep, "/") for path in full]
+    return shared, [path[cut:].replace(os.sep, "/") for path in full]
 
 
 def _stat(path: str) -> tuple[int | None, int | None]:
-    """Return a file's size and modification time; None for a file that is missing or remote."""
+    """Return a file's size and modification time; None for a file that is missing, or at a URL."""
     try:
         found = os.stat(path)  # noqa: PTH116 - of text, for speed
     except (OSError, ValueError):

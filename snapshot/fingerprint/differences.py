@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tundish.snapshot.fingerprint.keys import JSON, inner, text_of
 
@@ -48,26 +48,46 @@ def differences(old: JSON, new: JSON) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def touched(old: JSON, new: JSON) -> list[str]:
-    """Return the files that were rewritten since with the same size.
+def written(description: JSON) -> list[JSON]:
+    """Return the times at which a pipeline's input files were written, one list for each operator that reads files.
 
-    They do not change the key, but deserve a warning.
+    Of files at URLs it is the sizes, of many files a digest for each folder. They do not change the key.
+    """
+    return [each.get("about", {}).get("written", []) for each in _file_lists(description)]
+
+
+def touched(before: Sequence[JSON], description: JSON) -> list[str]:
+    """Return the files that were rewritten since with the same key, as lines for people.
+
+    Parameters
+    ----------
+    before : sequence
+        The result of `written` for an earlier description with the same key.
+    description : JSON
+        The description now.
     """
     found = []
-    for before, after in zip(_file_lists(old), _file_lists(new), strict=False):
-        if "about" not in before or "about" not in after:
-            continue
-        kind = "files" if "files" in before else "folders"
-        if before.get(kind) != after.get(kind):
-            continue
-        times = zip(
-            before[kind], before["about"]["written"], after["about"]["written"], strict=False
-        )
-        for (name, *_), then, now in times:
-            if then != now:
-                what = f"file {name}" if kind == "files" else f"files in {name or '.'}"
-                found.append(f"{what}: written since, with the same size")
+    for times, files in zip(before, _file_lists(description), strict=False):
+        kind = "files" if "files" in files else "folders"
+        nows = files.get("about", {}).get("written", [])
+        for (name, *_), then, now in zip(files[kind], times, nows, strict=False):
+            if then == now or None in (then, now):
+                continue
+            what = f"file {name}" if kind == "files" else f"files in {name or '.'}"
+            how = f"{then} -> {now} bytes" if "://" in name else "written since, with the same size"
+            found.append(f"{what}: {how}")
     return found
+
+
+def moved(old: JSON, new: JSON) -> list[str]:
+    """Return which folders of input files are others than before, as lines for people; that does not change the key."""
+    pairs = zip(_file_lists(old), _file_lists(new), strict=False)
+    folders = [tuple(each.get("about", {}).get("folder") for each in pair) for pair in pairs]
+    return [
+        f"files in {now}, before in {then}"
+        for then, now in folders
+        if None not in (then, now) and then != now
+    ]
 
 
 def _entries(description: JSON) -> list[JSON]:

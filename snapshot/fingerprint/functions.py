@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partialmethod
 from pathlib import Path
 from types import CellType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HOOK = "__tundish_fingerprint__"
 
 _MISSING: Any = object()
-_ROUTINES = (FunctionType, classmethod, staticmethod, property, cached_property)
+_ROUTINES = (FunctionType, classmethod, staticmethod, property, cached_property, partialmethod)
 
 
 def is_installed(function: FunctionType) -> bool:
@@ -221,5 +221,7 @@ def _spec(name: str) -> Any:
 
 def _counts(name: str, member: Any) -> bool:
     if name.startswith("__") and name.endswith("__"):
-        return isinstance(member, _ROUTINES)
+        # Others are bookkeeping, of the interpreter or of a library that makes classes.
+        wrapper = callable(member) and type(member).__module__ != "builtins"
+        return isinstance(member, _ROUTINES) or (wrapper and not isinstance(member, type))
     return name != "_abc_impl" and not hasattr(type(member), "__objclass__")

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tundish.errors import IncompleteSnapshotError, SnapshotWriteError
+from tundish.errors import IncompleteSnapshotError, SnapshotError, SnapshotWriteError
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.encoding.forms import INDEX
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.index import read_batch
-from tundish.snapshot.lease import Holder
+from tundish.snapshot.lease import Holder, Lease, holder_of, lease_name, take
 from tundish.snapshot.records import (
     JournalRecord,
     RunHeader,
@@ -98,6 +98,8 @@ def compact(
         There is no complete snapshot of `key`.
     SnapshotCorruptError
         A batch is damaged: its file and first element. The snapshot is unchanged.
+    SnapshotError
+        A process is writing the snapshot anew (``mode="write"``). The snapshot is unchanged.
     SnapshotWriteError
         There is not enough space. The snapshot is unchanged.
     ValueError
@@ -117,11 +119,28 @@ def compact(
         if manifest is None and key is not None:
             raise IncompleteSnapshotError(f"{catalog.store.shown(one)} has no complete snapshot")
         if manifest is not None:
-            done += _compacted(catalog, manifest, shard_bytes)
+            done += _compacted_alone(catalog, one, shard_bytes)
     return done
 
 
-def _compacted(catalog: Catalog, manifest: Manifest, shard_bytes: int) -> list[Compacted]:
+def _compacted_alone(catalog: Catalog, key: str, shard_bytes: int) -> list[Compacted]:
+    """Compact a snapshot as its only writer: otherwise each of two could replace what the other has published."""
+    lease = take(catalog.store, key, "")
+    if lease is None:
+        holder = holder_of(catalog.store, lease_name(key)) or "another process"
+        raise SnapshotError(
+            f"{catalog.store.shown(key)} is being written by {holder}: compact it when that has ended"
+        )
+    try:
+        manifest = catalog.manifest(key)
+        return [] if manifest is None else _compacted(catalog, manifest, shard_bytes, lease)
+    finally:
+        lease.release()
+
+
+def _compacted(
+    catalog: Catalog, manifest: Manifest, shard_bytes: int, lease: Lease
+) -> list[Compacted]:
     store = catalog.at(manifest.key)
     runs = [read_finished(store, entry) for entry in manifest.runs]
     before = sum(len(run.shards) for run in runs)
@@ -131,7 +150,7 @@ def _compacted(catalog: Catalog, manifest: Manifest, shard_bytes: int) -> list[C
     if free is not None and free < manifest.bytes:
         problem = f"{manifest.bytes:,} bytes are to be copied, but there is room for {free:,}"
         raise SnapshotWriteError(store.shown(), problem, manifest.rows)
-    made = _copy(catalog, manifest, runs, shard_bytes)
+    made = _copy(catalog, manifest, runs, shard_bytes, lease)
     stored = finish_run(store, made)
     after = replace(manifest, runs=(stored,), bytes=made.bytes, generation=manifest.generation + 1)
     catalog.replace(manifest.key, after)
@@ -148,7 +167,9 @@ def _needed(runs: list[Prefix], shard_bytes: int) -> int:
     return sum(-(-size // shard_bytes) for size in held.values())
 
 
-def _copy(catalog: Catalog, manifest: Manifest, runs: list[Prefix], shard_bytes: int) -> Prefix:
+def _copy(
+    catalog: Catalog, manifest: Manifest, runs: list[Prefix], shard_bytes: int, lease: Lease
+) -> Prefix:
     """Copy the elements of all runs to a new run, committed by one record."""
     key, store = manifest.key, catalog.at(manifest.key)
     header = RunHeader(
@@ -159,10 +180,11 @@ def _copy(catalog: Catalog, manifest: Manifest, runs: list[Prefix], shard_bytes:
         manifest.compression,
         runs[0].header.seeds,
         options={"compacted": [run.run for run in runs]},
+        inputs=runs[0].header.inputs,
     )
     run = uuid.uuid4().hex
     store.create(f"runs/{run}/run.json", header.to_bytes(), "header")
-    copying = _Copying(store, run, manifest.compression, shard_bytes)
+    copying = _Copying(store, run, manifest.compression, shard_bytes, lease)
     try:
         first = 0
         errors: list[StoredError] = []
@@ -189,8 +211,11 @@ def _copy(catalog: Catalog, manifest: Manifest, runs: list[Prefix], shard_bytes:
 class _Copying:
     """Copies batches to new shards, one open at a time."""
 
-    def __init__(self, store: Store, run: str, compression: str | None, shard_bytes: int) -> None:
+    def __init__(
+        self, store: Store, run: str, compression: str | None, shard_bytes: int, lease: Lease
+    ) -> None:
         self.forms: list[bytes] = []
+        self._lease = lease
         self._keys, self._shard_bytes = store, shard_bytes
         self._options = options_of(compression)
         self._staging = Staging(store.subfolder(f"runs/{run}"), run, _NAME)
@@ -213,6 +238,7 @@ class _Copying:
         """Close the last file; return all shards."""
         self._close()
         self._staging.remove()
+        self._renew()
         return self._shards
 
     def abandon(self) -> None:
@@ -245,6 +271,13 @@ class _Copying:
         )
         return self._open
 
+    def _renew(self) -> None:
+        """Keep the lease, which machines elsewhere take for stale after a minute."""
+        if not self._lease.refresh():
+            raise SnapshotError(
+                f"{self._keys.shown()} is being written by another process since: the snapshot is unchanged"
+            )
+
     def _close(self) -> None:
         if self._open is not None:
             shard = self._open.finish()
@@ -253,6 +286,7 @@ class _Copying:
             self._staging.discard(shard.file)
             self._shards.append(shard)
             self._open = None
+            self._renew()
 
 
 def in_files(prefix: Prefix) -> Iterator[tuple[int, np.void, ShardRecord]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tundish.formats.bytes.file import local_path, remote_sizes
 from tundish.loader.operators.options import options_of
 from tundish.loader.plan.node import walk
 from tundish.snapshot.fingerprint.atoms import InputFiles
@@ -93,5 +95,7 @@ def _arguments(node: Operator, policy: str | None) -> dict[str, Any]:
         if given["on_error"] in (None, "raise"):
             del given["on_error"]
     for name in node.files:
-        given[name] = InputFiles(given[name])
+        paths = tuple(map(local_path, given[name]))
+        sizes = partial(remote_sizes, storage_options=getattr(node, "storage_options", None))
+        given[name] = InputFiles(paths, sizes)
     return given

@@ -34,10 +34,12 @@ from tundish.loader.run.storing.recorder import WRITING, Recorder, leasing
 from tundish.loader.run.storing.telling import (
     check_mismatch,
     incomplete,
+    say_not_continued,
     say_touched,
     say_who_writes,
 )
 from tundish.snapshot.catalog import Catalog
+from tundish.snapshot.fingerprint.differences import written
 from tundish.snapshot.lease import Holder, Lease, adopt_run, lease_name, own_token, take
 from tundish.snapshot.reading.reader import Reader, open_reader
 from tundish.snapshot.records import RunHeader
@@ -67,6 +69,8 @@ class Resolving:
     def snapshot(self, node: Snapshot) -> Operator:
         """Return the node that runs in place of a snapshot: its complete version, or the node over its inputs."""
         found = self._found(node)
+        if found is None and _described_anew(node):
+            found = self._found(node)
         if found is not None:
             return _stored(node, found)
         made = self.with_inputs(node)  # first: a complete one below is a source to be divided
@@ -130,7 +134,10 @@ class Resolving:
         if keeping.mode != "write":
             seeds = {"seed": setup.seed, "graph_seed": setup.graph_seed}
             wanted = seeds if fixed else None
-            prefix = catalog.best_run(key, wanted, keeping.part, living=lease is None)
+            inputs, living = written(pipeline), lease is None
+            prefix = catalog.best_run(key, wanted, keeping.part, inputs=inputs, living=living)
+            if prefix is None and inputs:
+                say_not_continued(catalog, node, key, pipeline)
         if lease is None and not (self._write and keeping.mode == "write" and refused is None):
             if refused is not None and prefix is None:
                 raise SnapshotError(
@@ -147,7 +154,8 @@ class Resolving:
             setup.graph_seed = prefix.header.seeds.get("graph_seed", setup.graph_seed)
         prefix = _continued(catalog, key, prefix) or self._begun(catalog, node, key, pipeline)
         named = content(node, setup, prefix)
-        recorder = _recorder(node, key, prefix, lease, named)
+        about = {"content": named or key, "inputs": written(pipeline)}
+        recorder = _recorder(node, key, prefix, lease, about)
         if keeping.mode == "write":
             standing = catalog.manifest(key)
             recorder.replaces = () if standing is None else tuple([r.run for r in standing.runs])
@@ -192,6 +200,7 @@ class Resolving:
                 "batch_bytes": keeping.batch_bytes,
                 **dict(keeping.note),
             },
+            tuple(written(pipeline)),
         )
         return read_run(catalog.at(key), catalog.begin_run(key, header, pipeline))
 
@@ -211,6 +220,18 @@ def described(node: Snapshot) -> tuple[str, Any]:
     return known
 
 
+def _described_anew(node: Snapshot) -> bool:
+    """Describe the pipeline of an unfinished snapshot again, as its files may have changed; return True if its key has."""
+    if node.keeping.mode == "off":
+        return False
+    key, _ = described(node)
+    keys = Catalog(node.path).keys()
+    if key not in keys:
+        return False
+    del _KEYS[node]
+    return described(node)[0] != key
+
+
 @lru_cache(1024)
 def _clean(path: str, key: str) -> None:
     """Remove leftovers of a writer that died after publishing the manifest; once a process."""
@@ -227,7 +248,7 @@ def _continued(catalog: Catalog, key: str, prefix: Prefix | None) -> Prefix | No
 
 
 def _recorder(
-    node: Snapshot, key: str, prefix: Prefix, lease: Lease | None, named: str | None
+    node: Snapshot, key: str, prefix: Prefix, lease: Lease | None, about: dict[str, Any]
 ) -> Recorder:
     keeping, header = node.keeping, prefix.header
     target = Target(
@@ -245,7 +266,7 @@ def _recorder(
 
     def manifest(counts: dict[str, int]) -> dict[str, Any]:
         return {
-            "content": named or key,
+            **about,
             "created": _now(),
             "library": version("tundish"),
             "marks": {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import IncompatibleSnapshotError
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.files.store import open_store
-from tundish.snapshot.fingerprint.differences import differences, touched
+from tundish.snapshot.fingerprint.differences import differences, moved, touched
 from tundish.snapshot.lease import holder_of, lease_name
 
 if TYPE_CHECKING:
@@ -55,16 +55,32 @@ def _changed(catalog: Catalog, pipeline: Any) -> str:
 
 
 def say_touched(node: Snapshot, key: str, pipeline: Any) -> None:
-    """Warn, once, of input files that were rewritten with the same size."""
+    """Warn, once, of input files that were rewritten, or are others of the same names and sizes."""
     if node in _TOLD:
         return
     _TOLD.add(node)
     catalog = Catalog(node.path)
     manifest = catalog.manifest(key)
-    if manifest is None or manifest.generation:
-        return  # it was made anew, and the description is that of the first one
-    for line in touched(catalog.pipeline(key) or [], pipeline):
+    if manifest is None or (manifest.generation and not manifest.inputs):
+        return  # an earlier version made it anew, and the key's description is that of the first one
+    lines = touched(catalog.inputs(key, manifest.inputs), pipeline)
+    if lines:
+        lines += moved(catalog.pipeline(key) or [], pipeline)
+    for line in lines:
         log.warning("snapshot %s: %s; the stored elements are read", node.path, line)
+
+
+def say_not_continued(catalog: Catalog, node: Snapshot, key: str, pipeline: Any) -> None:
+    """Warn that an unfinished snapshot is left, as its input files were rewritten with the same sizes."""
+    other = catalog.best_run(key, part=node.keeping.part, living=True)
+    if other is None or not other.next:
+        return
+    for line in touched(catalog.inputs(key, other.header.inputs), pipeline):
+        log.warning(
+            "snapshot %s: %s; the unfinished snapshot of the earlier files is not used, and a new one is begun",
+            node.path,
+            line,
+        )
 
 
 def say_who_writes(node: Snapshot, key: str, refused: OSError | None) -> None:

@@ -279,3 +279,63 @@ def test_more_than_there_is_room_for_is_reported_once_and_computed_anew() -> Non
 
     assert counted.calls >= 18
     assert len(told) == 1
+
+
+def drawn(x: Any, rng: Any) -> int:
+    return int(rng.integers(1 << 30))
+
+
+def five_of(iterator: Any) -> tuple[list[Any], Any]:
+    """Return five elements, and the state then."""
+    with iterator as it:
+        return [next(it) for _ in range(5)], it.state_dict()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_another_dataset_of_the_same_cache_resumes_elsewhere(workers: int) -> None:
+    """What another object has read, with other seeds, is not what this one's state stands in."""
+
+    def data() -> Dataset[Any]:
+        return Dataset.range(40).shuffle(40).cache()
+
+    base = data()
+    list(base)
+    with pytest.warns(RuntimeWarning, match="of a dataset object with other seeds"):
+        first, state = five_of(base.batch(4).iterator(workers=workers))
+    with data().batch(4).iterator(workers=0) as it:  # as in another process
+        it.load_state_dict(state)
+        rest = list(it)
+    assert sorted(np.concatenate([*first, *rest]).tolist()) == list(range(40))
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_a_cache_in_inner_datasets_draws_for_each(workers: int) -> None:
+    kept = Dataset.range(3).map(drawn, seed=1)
+    want = list(Dataset.range(3).flat_map(lambda _: kept))
+    assert len(set(want)) == 9
+    cached = kept.cache()
+    assert list(Dataset.range(3).flat_map(lambda _: cached).iterator(workers=workers)) == want
+
+
+def test_a_cache_after_other_operators_that_draw_keeps_what_is_drawn_there() -> None:
+    cached = Dataset.range(3).map(drawn, seed=1).cache()
+    both = Dataset.range(2).map(drawn, seed=1).concatenate(cached)
+    want = list(both.iterator())
+    cached = Dataset.range(3).map(drawn, seed=1).cache()
+    both = Dataset.range(2).map(drawn, seed=1).concatenate(cached)
+    list(cached)
+    with pytest.warns(RuntimeWarning, match="of a dataset object with other seeds"):
+        assert list(both.iterator()) == want
+
+
+def test_iterators_of_one_dataset_share_what_draws() -> None:
+    calls = []
+
+    def counted(x: Any) -> Any:
+        calls.append(x)
+        return x
+
+    ds = Dataset.range(5).map(counted).shuffle(5).cache().shuffle(5)
+    passes = [list(ds.iterator(iteration=k, workers=0)) for k in range(3)]
+    assert len(calls) == 5
+    assert sorted(passes[0]) == sorted(passes[2]) == list(range(5))

@@ -90,6 +90,29 @@ class Hooked:
         return {"version": self.version}
 
 
+def counted(n: int, how: Callable[[Any], Any]) -> Any:
+    """Return an object whose `__call__` is a function that was wrapped by something other than a function."""
+
+    class Counted:
+        @how
+        def __call__(self, x: Any) -> Any:
+            return x + n
+
+    return Counted()
+
+
+def through_partial(function: Any) -> Any:
+    return functools.partialmethod(function)
+
+
+class Wrapped:
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
 class Lazy:
     def __init__(self) -> None:
         self.size = 3
@@ -121,6 +144,7 @@ def text(value: Any) -> str:
 # One value a group of equal ones; any two of different groups must differ.
 VALUES: list[list[Callable[[], Any]]] = [
     [lambda: None],
+    *([functools.partial(counted, n, how)] for n in (1, 2) for how in (functools.lru_cache, through_partial, Wrapped)),
     [lambda: 0],
     [lambda: False],
     [lambda: 0.0],

@@ -28,7 +28,9 @@ from tundish.loader.operators.options import options_of
 from tundish.loader.plan.node import AUTOTUNE, global_seed, walk
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.parallelism import parallelism_of
+from tundish.loader.run.storing.resolve import described
 from tundish.snapshot.catalog import Catalog
+from tundish.snapshot.fingerprint.differences import written
 from tundish.snapshot.lease import holder_of, lease_name
 from tundish.snapshot.parts import part_manifest
 
@@ -237,7 +239,8 @@ class WriteCall:
         pipeline = self._pipeline
         fixed = pipeline.random and (pipeline.part is not None or global_seed() is not None)
         seeds = pipeline.seeds if fixed else None
-        found = self._catalog.best_run(pipeline.key, seeds, pipeline.part)
+        inputs = written(described(pipeline.node)[1])
+        found = self._catalog.best_run(pipeline.key, seeds, pipeline.part, inputs=inputs)
         drawn = None if found is None else found.header.seeds.get("graph_seed")
         return None if pipeline.random and drawn != global_seed() else found
 
