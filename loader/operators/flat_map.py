@@ -16,7 +16,7 @@ from tundish.loader.protocols.items import End, Failure, Ref, ref_of
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.pieces import RowChunk
-from tundish.loader.protocols.raised import NODE_MARK, Carried, raise_from
+from tundish.loader.protocols.raised import Carried, node_of, raise_from
 from tundish.loader.protocols.refs import not_there, within_one
 from tundish.loader.protocols.state_parsing import count, counted_in, part, within
 
@@ -301,7 +301,7 @@ class IgnoredErrors:
         """Return True if an item is one of these errors."""
         if type(item) is not Failure or type(item.error) is Carried:
             return False
-        return item.ref[1] != NOT_OPENED or getattr(item.error, NODE_MARK, None) in self.own
+        return item.ref[1] != NOT_OPENED or node_of(item.error) in self.own
 
 
 def left_out(node: FlatMap, context: Context) -> IgnoredErrors | None:

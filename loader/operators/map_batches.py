@@ -22,7 +22,7 @@ from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import function_name
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Ref, ref_of
-from tundish.loader.protocols.raised import NODE_MARK
+from tundish.loader.protocols.raised import node_of
 from tundish.spec import is_namedtuple, normalise
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class ToldRows(Unbatched):
 
 def tell_elements(error: BaseException, ref: Ref, function: str) -> None:
     """Add a note that lists a batch's elements to an error of its function; other errors have one already."""
-    if getattr(error, NODE_MARK, function) != function:
+    if node_of(error, function) != function:
         return
     refs = ref[1]
     shown = ", ".join(map(str, refs[:_SHOWN])) + (", ..." if len(refs) > _SHOWN else "")

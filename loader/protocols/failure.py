@@ -13,10 +13,13 @@ from typing import Any
 import cloudpickle
 
 from tundish.errors import TransformError, WorkerTraceback
-from tundish.loader.protocols.raised import carried, opened
+from tundish.loader.protocols.raised import attach, attribute, carried, opened
 
 _LONGEST = 4096  # characters of a repr that stands for an exception
 _ENGINE = str(Path(__file__).parents[1]) + os.sep  # whose frames tell a user nothing
+_RAISED = (Exception, SystemExit, GeneratorExit)
+"""All that a user's code may raise, but for an interrupt."""
+
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
@@ -34,7 +37,7 @@ def dumps_exception(error: BaseException) -> bytes:
     error = opened(error)
     cls = type(error)
     name = ("" if cls.__module__ == "builtins" else f"{cls.__module__}.") + cls.__qualname__
-    notes = [str(note) for note in getattr(error, "__notes__", ())]
+    notes = [str(note) for note in attribute(error, "__notes__", ())]
     return pickle.dumps((name, _text(repr, error), notes, _frames(error), _body(error)))
 
 
@@ -45,13 +48,13 @@ def loads_exception(data: bytes | memoryview) -> BaseException:
     if body is not None:
         try:
             error = pickle.loads(body)
-        except Exception:  # noqa: BLE001 - its module is not the same here; what is left, is text
+        except _RAISED:  # its module is not the same here; what is left, is text
             error = None
     if error is None:
         error = TransformError(name, text)
         for note in notes:
             error.add_note(note)
-    error.__cause__ = WorkerTraceback(frames)
+    attach(error, "__cause__", WorkerTraceback(frames))
     return error
 
 
@@ -67,11 +70,9 @@ def without_frames(error: BaseException) -> BaseException:
         return error
     copy: BaseException = pickle.loads(body)
     cause = opened(error).__cause__
-    copy.__cause__ = (
-        cause
-        if type(cause) is WorkerTraceback and cause.__traceback__ is None
-        else WorkerTraceback(_frames(opened(error)))
-    )
+    if type(cause) is not WorkerTraceback or cause.__traceback__ is not None:
+        cause = WorkerTraceback(_frames(opened(error)))
+    attach(copy, "__cause__", cause)
     return carried(copy)
 
 
@@ -82,7 +83,7 @@ def _body(error: BaseException) -> bytes | None:
         _ErrorPickler(file, protocol=5).dump(error)
         body = file.getvalue()
         return body if _alike(pickle.loads(body), error) else None
-    except Exception:  # noqa: BLE001 - a user's __reduce__ or __init__ may raise anything
+    except _RAISED:  # by a user's __reduce__ or __init__
         return None
 
 
@@ -95,22 +96,27 @@ class _ErrorPickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, BaseException) and not _survives(value):
-            return _rebuild, (type(value), value.args), value.__dict__
+            return _rebuild, (type(value), value.args), value.__dict__, None, None, _restore
         return super().reducer_override(value)
 
 
 def _survives(error: BaseException) -> bool:
     try:
         return _alike(pickle.loads(cloudpickle.dumps(error)), error)
-    except Exception:  # noqa: BLE001 - see `_body`
+    except _RAISED:
         return False
 
 
 def _rebuild(cls: type[BaseException], args: tuple[object, ...]) -> BaseException:
     """Make an exception without calling its ``__init__``; attributes are set afterwards."""
     error = cls.__new__(cls, *args)
-    error.args = args
+    attach(error, "args", args)
     return error
+
+
+def _restore(error: BaseException, attributes: dict[str, Any]) -> None:
+    """Set attributes as no class can refuse it."""
+    error.__dict__.update(attributes)
 
 
 def _alike(copy: object, error: BaseException) -> bool:
@@ -132,6 +138,13 @@ def _text(show: Any, value: object) -> str:
 
 def _frames(error: BaseException) -> str:
     """Return the traceback as text, with causes, without the engine's own frames."""
+    try:
+        return _shown(error)
+    except Exception as problem:  # noqa: BLE001 - of odd attributes, such as a SyntaxError's
+        return f"{type(error).__name__}: {_text(str, error)}\n(its traceback cannot be shown: {problem!r})"
+
+
+def _shown(error: BaseException) -> str:
     told = traceback.TracebackException.from_exception(error)
     waiting: list[traceback.TracebackException | None] = [told]
     while waiting:

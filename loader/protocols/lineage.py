@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.protocols.raised import NODE_MARK
+from tundish.loader.protocols.raised import add_note, attribute, node_of
 from tundish.loader.protocols.state_parsing import (
     MOST,
     InvalidStateField,
@@ -96,10 +96,10 @@ def describe_origin(pass_: int, path: Path) -> str:
 
 def add_origin(error: BaseException, origin: str, where: str) -> BaseException:
     """Add a note to an error: node and origin of its element, and who computed it."""
-    label = getattr(error, NODE_MARK, None)
+    label = node_of(error)
     note = f"tundish: in {label}, {origin}, {where}" if label else f"tundish: {origin}, {where}"
-    if not getattr(error, "__notes__", None):
-        error.add_note(note)
+    if not attribute(error, "__notes__"):
+        add_note(error, note)
     return error
 
 

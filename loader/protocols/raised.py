@@ -82,6 +82,32 @@ def opened(error: BaseException) -> BaseException:
     return error.error if type(error) is Carried else error
 
 
+def node_of(error: BaseException, default: Any = None) -> Any:
+    """Return the node that an error is marked with."""
+    return attribute(error, NODE_MARK, default)
+
+
+def attribute(error: BaseException, name: str, default: Any = None) -> Any:
+    """Return an attribute of a user's exception, whose class may raise anything when it is asked."""
+    try:
+        return getattr(error, name, default)
+    except Exception:  # noqa: BLE001 - see above
+        return default
+
+
+def attach(error: BaseException, name: str, value: Any) -> None:
+    """Set an attribute of a user's exception, also if its class allows none: a frozen dataclass, say."""
+    with contextlib.suppress(Exception):  # a type without a __dict__
+        BaseException.__setattr__(opened(error), name, value)
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to a user's exception, unless it has it."""
+    notes = list(attribute(opened(error), "__notes__", ()))
+    if note not in notes:
+        attach(error, "__notes__", [*notes, note])
+
+
 def element_error(error: BaseException) -> Exception:
     """Return the error of an element from what its function raised, wrapped if necessary.
 
@@ -168,9 +194,8 @@ def raise_from(error: BaseException, label: str) -> NoReturn:
         error.__cause__ = cause
     found = element_error(error)
     explain_missing_rng(found)  # of what no plan told
-    if not hasattr(found, NODE_MARK):
-        with contextlib.suppress(AttributeError):  # a type without a __dict__
-            setattr(opened(found), NODE_MARK, label)
+    if node_of(found) is None:
+        attach(found, NODE_MARK, label)
     raise found
 
 
@@ -179,5 +204,4 @@ def give_up(error: BaseException, gathered: list[Ref]) -> None:
     if gathered:
         shown = ", ".join(map(str, gathered[:16])) + (", ..." if len(gathered) > 16 else "")
         note = f"tundish: {len(gathered)} element(s) before it in the batch were given up: {shown}"
-        if note not in getattr(error, "__notes__", ()):
-            error.add_note(note)
+        add_note(error, note)

@@ -145,6 +145,19 @@ class Engine:
         """
         raise NotImplementedError
 
+    def position_within(self) -> Any:
+        """Return the position before the call of `next` that goes on; a signal's handler may ask for it.
+
+        Raises
+        ------
+        RuntimeError
+            It cannot be told.
+        """
+        raise RuntimeError(
+            "a signal's handler asks for a state while `next` goes on, and this iterator cannot tell it: use td.save_on_signal, "
+            "or note the signal in the handler and save after `next`"
+        )
+
     def marked(self, left: int = 0) -> Callable[[], Any]:
         """Return a function that returns what `position` would now, at any later time."""
         position = self.position(left)
@@ -443,6 +456,14 @@ class InlineEngine(Engine):
         for _ in range(self._since):
             again.next()
         return again.dump(again.mark())
+
+    def position_within(self) -> Any:
+        if not self.begun:
+            return self.position()
+        from tundish.loader.run.stages.overtaking import passed  # noqa: PLC0415 - of few iterators
+
+        # The user's functions are not called again, as `position` does: the one that goes on may hold a lock.
+        return passed(self._network.dump(self._noted), self._since - bool(self.given))
 
     def stats(self, *, whole: bool = True) -> Stats:
         """Return the statistics so far; times are extrapolated from the sampled ones."""

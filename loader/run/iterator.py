@@ -108,6 +108,7 @@ class Iterator(Generic[Element_co]):
         self._owner = os.getpid()
         # Elements taken from the engine at once: an iterator of a list tells what is left of it.
         self._ready: Any = iter(())
+        self._within = False  # a call of `next` goes on: a signal's handler asks
         self._left = 0  # of them, when it was closed
         # In a box, so that dropping the iterator closes its engine, cycles or not.
         self._box: list[Engine] = []
@@ -255,6 +256,7 @@ class Iterator(Generic[Element_co]):
                     (current,) = self._box
                 engine = current
                 engine.begun = engine.given = engine.idle = False
+                self._within = True
                 try:
                     if engine.alone:
                         engine.alone -= 1
@@ -268,6 +270,8 @@ class Iterator(Generic[Element_co]):
                     self._ended = True
                     engine.finish()
                     raise StopIteration from None
+                finally:
+                    self._within = False
         except Exception as error:
             own = engine is None or engine.given < 0  # an element's
             try:
@@ -413,6 +417,8 @@ class Iterator(Generic[Element_co]):
     def _position(self) -> Any:
         if self._resume is not None:
             return self._resume[0]
+        if self._within:
+            return self._engine.position_within()
         if self._doubt:
             self._engine.take_back()
         return self._engine.position(self._left + operator.length_hint(self._ready))

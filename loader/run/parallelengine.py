@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Machine
     from tundish.loader.run.coordinating.placement import Staff
+    from tundish.loader.run.pool.peers import WorkerSpec
     from tundish.loader.run.pool.pool import Pool
     from tundish.loader.run.stages.stage import Stage
     from tundish.loader.run.watching.queueing import Runner
@@ -96,8 +97,12 @@ class ParallelEngine(Engine):
 
     def open(self, position: Any) -> None:
         coordinator, recorders = self._coordinator, self._recorders
+        self._trace = self._opened_trace(coordinator.workers)
+        self._timed = self._timed or self._trace is not None
+        # Pickling calls the user's functions, which Ctrl-C must end.
+        crew = crew_of(self.context, self.options, self._executor, clocked=self._timed)
         with uninterrupted(), descriptors_for(f"{coordinator.workers} workers"):
-            self._start(coordinator)
+            self._start(coordinator, crew)
         if recorders:
             seat = WriterStage(coordinator, self.context)
             for recorder in recorders:
@@ -124,10 +129,7 @@ class ParallelEngine(Engine):
 
         return PlacedPlanner(coordinator, self.context, self.options)
 
-    def _start(self, coordinator: Coordinator) -> None:
-        self._trace = self._opened_trace(coordinator.workers)
-        self._timed = self._timed or self._trace is not None
-        crew = crew_of(self.context, self.options, self._executor, clocked=self._timed)
+    def _start(self, coordinator: Coordinator, crew: WorkerSpec) -> None:
         if self._staff is not None:
             crew = self._staff.hired(crew)
         writers = min(1, len(self._recorders))
@@ -277,6 +279,10 @@ class ParallelEngine(Engine):
     def position(self, left: int = 0) -> Any:
         network: Any = self._network
         return network.dump(network.mark(left) if self._mark is None else self._mark)
+
+    def position_within(self) -> Any:
+        network, mark = self._network, self._before if self.given else self._mark
+        return network.dump(network.mark() if mark is None else mark)
 
     def marked(self, left: int = 0) -> Callable[[], Any]:
         network: Any = self._network

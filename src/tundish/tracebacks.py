@@ -53,7 +53,9 @@ def hide_frames(error: BaseException, *, meant: tuple[type[BaseException], ...] 
     chain = None
     for each in reversed(kept):
         chain = TracebackType(chain, each.tb_frame, each.tb_lasti, each.tb_lineno)
-    error.__traceback__ = chain
+    BaseException.__setattr__(
+        error, "__traceback__", chain
+    )  # its class may refuse, a frozen dataclass say
 
 
 def callers_level() -> int:

@@ -10,7 +10,7 @@ from tundish.loader.protocols.chains import run_of
 from tundish.loader.protocols.items import ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin, replayed_elements
 from tundish.loader.protocols.pieces import Pieces, refs_only
-from tundish.loader.protocols.raised import NODE_MARK
+from tundish.loader.protocols.raised import node_of
 from tundish.loader.protocols.rows import as_ref
 from tundish.loader.run.coordinating.answers import add, copy_rows, in_slot
 from tundish.loader.run.coordinating.placing import placing
@@ -247,7 +247,7 @@ class ComputedTasks(Tasks):
         meter.made += block.total
         meter.nbytes += block.nbytes
         for error in block.errors.values():
-            label = getattr(error, NODE_MARK, meter.name)
+            label = node_of(error, meter.name)
             meter.failed[label] = meter.failed.get(label, 0) + 1
         for told in block.told:
             self._context.watch.absorb(told)

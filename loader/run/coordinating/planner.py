@@ -13,7 +13,7 @@ from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, recomputes
 from tundish.loader.protocols.items import Failure, Made, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
-from tundish.loader.protocols.raised import NODE_MARK
+from tundish.loader.protocols.raised import node_of
 from tundish.loader.run.coordinating.computed import ComputedTasks, StreamTasks, no_inner
 from tundish.loader.run.evaluating.evaluators import compile_values
 from tundish.loader.run.inline.batches import InlineBatches
@@ -248,7 +248,7 @@ def spliced_at_home(node: Operator, pass_: int, context: Context, meter: StageMe
         try:
             return Made(ref, value(item, pass_))
         except Exception as error:  # noqa: BLE001 - the element's error
-            label = getattr(error, NODE_MARK, meter.name)
+            label = node_of(error, meter.name)
             meter.failed[label] = meter.failed.get(label, 0) + 1
             add_origin(error, describe_origin(*identity(ref, pass_)), context.where)
             return Failure(ref, error)

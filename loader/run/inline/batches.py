@@ -9,7 +9,7 @@ from tundish.errors import SpecError
 from tundish.loader.protocols.collate import Collator
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.ownership import lend
-from tundish.loader.protocols.raised import give_up
+from tundish.loader.protocols.raised import add_note, give_up
 from tundish.loader.protocols.refs import BatchRefs, ints
 from tundish.loader.protocols.state_parsing import count, load_part
 
@@ -154,7 +154,7 @@ class InlineBatches:
         return None
 
     def _misfitting(self, parts: list[Any], error: SpecError, ref: Ref) -> Failure:
-        error.add_note(f"tundish: in {self._label}, at element {ref}")
+        add_note(error, f"tundish: in {self._label}, at element {ref}")
         return self._given_up(parts, error, ref)
 
     def _given_up(self, parts: list[Any], error: BaseException, ref: Ref) -> Failure:

@@ -9,7 +9,7 @@ from tundish.loader.operators.flat_map import NOT_OPENED
 from tundish.loader.protocols.items import Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
-from tundish.loader.protocols.raised import NODE_MARK
+from tundish.loader.protocols.raised import node_of
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
@@ -104,7 +104,7 @@ class InlineInners:
 
     def not_opened(self, error: Exception) -> None:
         """Count the failure that stands for a dataset."""
-        label = getattr(error, NODE_MARK, self.meter.name)
+        label = node_of(error, self.meter.name)
         known = any(label == name for name, _, _ in self.meter.nodes)
         self.meter.fail(label if known else self.meter.name)
 

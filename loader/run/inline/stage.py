@@ -15,7 +15,7 @@ from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.ownership import SCALARS, owned
 from tundish.loader.protocols.positional import Positions, TakenPositions
-from tundish.loader.protocols.raised import NODE_MARK, element_error
+from tundish.loader.protocols.raised import element_error, node_of
 from tundish.loader.protocols.refs import BatchRefs, ints
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class InlineStage:
                     if type(element) not in SCALARS:
                         element = owned(element, element := None)
             except Exception as error:  # noqa: BLE001 - the element's error
-                meter.fail(getattr(error, NODE_MARK, meter.name))
+                meter.fail(node_of(error, meter.name))
                 return self._failed(ref_of(item), error)
             if self._events:
                 self._counts.add(self._events)

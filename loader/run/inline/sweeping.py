@@ -22,7 +22,7 @@ from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.ownership import lend, lent
 from tundish.loader.protocols.positional import TakenPositions
-from tundish.loader.protocols.raised import NODE_MARK
+from tundish.loader.protocols.raised import node_of
 from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.state_parsing import own
 from tundish.loader.watch.watch import MOST
@@ -183,7 +183,7 @@ class SweptStage:
         if self._numbers is None:  # its evaluator may be what failed
             self._source = _evaluated(self._value, self._counter, self._pass)
         self._chain()
-        self._meter.fail(getattr(error, NODE_MARK, self._meter.name))
+        self._meter.fail(node_of(error, self._meter.name))
         add_origin(error, describe_origin(*self._identity(ref, self._pass)), self._where)
         return Failure(ref, error)
 

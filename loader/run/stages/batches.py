@@ -12,7 +12,7 @@ from tundish.errors import SpecError
 from tundish.loader.operators.flat_map import FlatMapped
 from tundish.loader.protocols.collate import Collator, misfit, unstackable
 from tundish.loader.protocols.items import End, Failure, Made, Ref
-from tundish.loader.protocols.raised import give_up
+from tundish.loader.protocols.raised import add_note, give_up
 from tundish.loader.protocols.rows import Row, Rows, form_of_value, refs_of
 from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.loader.run.stages.parallel import ParallelStage
@@ -129,7 +129,7 @@ class RowBatches:
 
     def _misfitting(self, ref: Ref, problem: str) -> Failure:
         error = SpecError(problem)
-        error.add_note(f"tundish: in {self._label}, at element {ref}")
+        add_note(error, f"tundish: in {self._label}, at element {ref}")
         return self._fail(ref, error)
 
     def _refs(self) -> list[Ref]:

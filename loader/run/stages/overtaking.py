@@ -77,6 +77,22 @@ def with_left_out(state: Any, ranges: list[list[int]], entry: str = SkipDelivere
     return {entry: ranges, "up": state} if ranges else state
 
 
+def passed(position: Any, count: int) -> Any:
+    """Return a position of a network with so many more elements left out after it."""
+    if not count:
+        return position
+    state, ranges = position, []
+    if own(position, LeaveOut.entry):
+        state, ranges = position["up"], position[LeaveOut.entry]
+    found, at = list(ranges), 0
+    for first, stop in [*ranges, [at + count + sum(b - a for a, b in ranges)] * 2]:
+        more = min(count, first - at)
+        if more:
+            found.append([at, at + more])
+        count, at = count - more, stop
+    return with_left_out(state, sorted(found), LeaveOut.entry)
+
+
 def load_stage(up: Machine, state: Any, counted: Counts) -> Machine:
     """Load a state into a stage's input and its counts; return the input.
 

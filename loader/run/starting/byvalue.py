@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 import threading
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import cloudpickle
 
@@ -23,26 +24,40 @@ def never_import(name: str) -> None:
     _PROGRAMS.add(name)
 
 
+_lock = threading.RLock()  # an object's own way to be pickled may iterate over a dataset
+
+
+def _renew() -> None:
+    if not _lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - by a thread that is not in this child
+        _lock._at_fork_reinit()  # type: ignore[attr-defined]  # noqa: SLF001 - as `threading` does with its own
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
+@contextlib.contextmanager
+def by_value() -> Iterator[ByValue]:
+    """Restore cloudpickle's list of modules, which is global, at the end of the block."""
+    with _lock:
+        modules = ByValue()
+        try:
+            yield modules
+        finally:
+            modules.close()
+
+
 class ByValue:
-    """Registers with cloudpickle the modules whose functions and classes a worker cannot import.
-
-    A context manager: it restores cloudpickle's list of modules, which is global.
-    """
-
-    _lock = threading.Lock()
+    """Registers with cloudpickle the modules whose functions and classes a worker cannot import."""
 
     def __init__(self) -> None:
         self._known: dict[str, bool] = {"__main__": True}
         self._registered: list[types.ModuleType] = []
 
-    def __enter__(self) -> Self:
-        self._lock.acquire()
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Undo what was registered."""
         for module in self._registered:
             cloudpickle.unregister_pickle_by_value(module)
-        self._lock.release()
 
     def take(self, name: str) -> bool:
         """Register a module if necessary; return True if its functions and classes are sent by value."""

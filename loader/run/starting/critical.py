@@ -24,9 +24,11 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     held: list[int] = []
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # A change of the mask runs handlers of signals that have come, which may raise: what undoes it is there before.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     handler: Any = signal.getsignal(signal.SIGINT)
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         # The mask is only this thread's: where there is another, the system gives the signal to it,
         # and Python calls the handler here.
         if handler is not None:  # else it is not Python's

@@ -24,7 +24,7 @@ import numpy as np
 from tundish.loader.plan.reads import GlobalName
 from tundish.loader.plan.safe_introspection import UNKNOWN, held_by, is_of
 from tundish.loader.run.starting.arrivals import when_imported
-from tundish.loader.run.starting.byvalue import ByValue, module_name
+from tundish.loader.run.starting.byvalue import ByValue, by_value, module_name
 from tundish.loader.run.starting.forms import form_of
 from tundish.loader.run.starting.mapped import mapped_file, open_mapped
 from tundish.loader.run.starting.reducers import reduce_module
@@ -99,7 +99,7 @@ class _ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 def _dumps(value: Any) -> bytes:
     file = io.BytesIO()
-    with ByValue() as modules:
+    with by_value() as modules:
         _ValuePickler(file, modules).dump(value)
     return file.getvalue()
 

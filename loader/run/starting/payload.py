@@ -37,6 +37,7 @@ from tundish.errors import SharedMemoryError
 from tundish.forked import not_inherited
 from tundish.loader.run.starting.byvalue import (
     ByValue,
+    by_value,
     install,
     look_up,
     module_name,
@@ -131,7 +132,7 @@ def pack(objects: Sequence[tuple[str, object]], advice: str = _ADVICE) -> Payloa
     """
     fd = scratch_file()
     try:
-        with open(fd, "wb", closefd=False) as file, ByValue() as modules, starting():
+        with open(fd, "wb", closefd=False) as file, by_value() as modules, starting():
             pickler = _PayloadPickler(file, modules)
             _write(file, objects, pickler, advice)
         _seal(fd)
@@ -149,7 +150,7 @@ def met_in(value: object) -> tuple[tuple[Met, ...], frozenset[str]]:
     Exception
         It cannot be pickled.
     """
-    with ByValue() as modules, starting():
+    with by_value() as modules, starting():
         pickler = _PayloadPickler(io.BufferedWriter(_Nowhere()), modules)
         pickler.dump(value)
     met = tuple(pickler.met.values())

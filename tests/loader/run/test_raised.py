@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -207,3 +208,66 @@ def test_what_nothing_interrupted_is_no_interrupt() -> None:
         raise KeyboardInterrupt
     assert not is_interrupt(caught.value)
     assert not is_interrupt(BaseExceptionGroup("some", [caught.value]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen(Exception):  # noqa: N818 - as users write them
+    code: int
+
+
+class Asked(Exception):  # noqa: N818
+    """Raises something else when it is asked for an attribute."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+class Closed(Exception):  # noqa: N818
+    """Allows no attribute to be set."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise RuntimeError("no attributes here")
+
+
+class Leaving(Exception):  # noqa: N818
+    def __reduce__(self) -> Any:
+        raise SystemExit(3)
+
+
+ODD: dict[str, Callable[[], BaseException]] = {
+    "frozen": lambda: Frozen(7),
+    "asked": Asked,
+    "closed": Closed,
+    "syntax": lambda: SyntaxError("bad", ("file", 3, "7", "text")),  # type: ignore[arg-type]
+    "leaving": Leaving,
+}
+
+
+class RaisesOdd:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, x: Any) -> Any:
+        if x == 1:
+            error = ODD[self.name]()
+            raise error
+        return x
+
+
+@HOW
+@pytest.mark.parametrize("name", ODD)
+def test_a_class_of_errors_may_refuse_anything(name: str, how: dict[str, Any]) -> None:
+    found: list[Any] = []
+    with td.Dataset.range(3).map(RaisesOdd(name)).iterator(**how) as it:
+        for _ in range(3):
+            try:
+                found.append(int(next(it)))
+            except Exception as raised:  # noqa: BLE001 - what is looked at
+                found.append(raised)
+    error = found.pop(1)
+    assert found == [0, 2]
+    # What raises as it is pickled is told by name.
+    expected = "TransformError" if name == "leaving" and how["workers"] == 2 else None
+    assert type(error).__name__ in {type(ODD[name]()).__name__, expected}
+    if name != "asked":
+        assert any("map#1, element 1" in note for note in error.__notes__)
