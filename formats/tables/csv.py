@@ -119,12 +119,17 @@ class _CsvGrammar(Grammar):
     def _begin(self, first: bytes) -> list[str]:
         """Read the header."""
         form = self._form
-        starts = starts_of(first, form.row)
+        starts = starts_of(first, form.blanks, form.row)
+        if form.header:  # there may be blanks before it, although a line of them is a row after it
+            named = starts_of(first, b" \t", form.row)
+            starts = starts[starts >= named[0]] if len(named) else named
         if not len(starts):
             self.start = len(first)
             return list(form.column_names or ())
         end = int(starts[1]) if len(starts) > 1 else len(first)
         line = first[int(starts[0]) : end] + b"\n"  # which the only line of a file may lack
+        if form.header:
+            _check_returns(first[int(starts[0]) : end], "header")
         self.start = end if form.header else int(starts[0])
 
         def read(counted: bool) -> list[str]:
@@ -182,8 +187,7 @@ class _CsvGrammar(Grammar):
 
     def parse(self, data: bytes, one: bool) -> Any:
         quoted = bool(self._quote) and self._quote in data
-        if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
-            raise ValueError("there is a carriage return within the line")
+        _check_returns(data, "line")
         if quoted:  # a quote that is not closed swallows the last line, which must not be a row's
             data = b"".join((data, b"" if data.endswith(b"\n") else b"\n", self._last))
         options = {"include_columns": self._columns, "column_types": self._types}
@@ -215,6 +219,20 @@ class _CsvGrammar(Grammar):
         """Return a line that can be parsed whatever the columns are."""
         kinds = [self._types.get(name, pa.string()) for name in self._names]
         return self._form.field_delim.encode().join(map(_some, kinds)) + b"\n"
+
+
+def _check_returns(data: bytes, what: str) -> None:
+    """Check that carriage returns stand at the ends of lines only.
+
+    Raises
+    ------
+    ValueError
+        One stands elsewhere: pyarrow would begin another row after it.
+    """
+    if b"\r" in data and data.count(b"\r") - data.endswith(b"\r") != data.count(b"\r\n"):
+        raise ValueError(
+            rf"there is a carriage return within the {what}; lines must end with \n or \r\n"
+        )
 
 
 def _some(kind: Any) -> bytes:

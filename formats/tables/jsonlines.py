@@ -17,6 +17,8 @@ from tundish.formats.tables.text import Grammar, TextFormat
 DEEPEST = 100
 """So many objects and lists may stand in each other: pyarrow goes down by calling itself, without a limit."""
 
+BLANKS = b" \t\r"
+
 _OBJECT = re.compile(rb"[ \t\r\n]*{")
 _NO_OPENING = bytes(set(range(256)) - set(b"[{\n"))
 _NO_BRACKET = bytes(set(range(256)) - set(b"[]{}"))
@@ -29,6 +31,7 @@ class JsonLinesFormat(TextFormat):
     """Rows of files of JSON lines."""
 
     name = "JsonLinesDataset"
+    blanks = BLANKS
 
     def grammar(self, first: bytes) -> Grammar:
         return _JsonGrammar(self, first)
@@ -102,7 +105,7 @@ def check_depth(data: bytes) -> None:
 
 def _learnt(first: bytes) -> Any:
     """Infer the columns from the first lines."""
-    found, starts = pa.schema([]), starts_of(first)
+    found, starts = pa.schema([]), starts_of(first, BLANKS)
     bounds = [*starts.tolist(), len(first)]
     spans = [(0, len(starts))]
     while spans:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tundish.formats.format import Identity
 
 _NEWLINE = 10
-_WHITE = np.zeros(256, bool)
-_WHITE[list(b" \t\r\n")] = True
 _LONGEST = 1 << 30  # pyarrow's offsets have 32 bits
 _HOP = 1 << 12  # bytes that take less time to read than another call
 _BOM_END = b"\xbf"
@@ -183,13 +181,15 @@ class Lines:
             self._stream.close()
 
 
-def starts_of(data: bytes, row: re.Pattern[bytes] | None = None) -> np.ndarray:
+def starts_of(data: bytes, blanks: bytes = b"", row: re.Pattern[bytes] | None = None) -> np.ndarray:
     """Return the offsets of all lines that are not blank.
 
     Parameters
     ----------
     data : bytes
         Complete lines.
+    blanks : bytes
+        The characters that a blank line may have before its end.
     row : re.Pattern, optional
         As for `Lines`.
     """
@@ -201,9 +201,16 @@ def starts_of(data: bytes, row: re.Pattern[bytes] | None = None) -> np.ndarray:
     if bounds[-1] < len(data):
         bounds = np.append(bounds, len(data))
     starts = bounds[:-1]
-    doubtful = np.flatnonzero(_WHITE[numbers[starts]])
-    blank = [k for k in doubtful.tolist() if not data[bounds[k] : bounds[k + 1]].strip(b" \t\r\n")]
+    white = np.zeros(256, bool)
+    white[list(b"\r\n" + blanks)] = True
+    doubtful = np.flatnonzero(white[numbers[starts]]).tolist()
+    blank = [k for k in doubtful if is_blank(data[bounds[k] : bounds[k + 1]], blanks)]
     return np.delete(starts, blank) if blank else starts
+
+
+def is_blank(line: bytes, blanks: bytes) -> bool:
+    """Return True if a line has nothing but some characters before its end."""
+    return not line.removesuffix(b"\n").removesuffix(b"\r").strip(blanks)
 
 
 def _ends(data: bytes, row: re.Pattern[bytes]) -> np.ndarray:

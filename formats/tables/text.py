@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -83,6 +83,9 @@ class TextFormat(TableFormat):
 
     compression: str = ""
 
+    blanks: ClassVar[bytes] = b""
+    """The characters that a line may have and still be no row, besides its end."""
+
     @property
     def row(self) -> re.Pattern[bytes] | None:
         """The pattern of one row, if rows may contain newlines."""
@@ -146,7 +149,7 @@ class _TextReader(TableReader):
             if isinstance(problem, RecordCorruptError):
                 raise
             raise RecordCorruptError(self.path, bom, in_short(problem)) from problem
-        starts = starts_of(first[bom + self._grammar.start :], self._form.row)
+        starts = self._starts(first[bom + self._grammar.start :])
         self._grammar.start += bom + (int(starts[0]) if len(starts) else 0)
         self._layout = TableLayout(self._form, self._grammar.known, self.path, self._grammar.null)
         self._first = first
@@ -164,6 +167,10 @@ class _TextReader(TableReader):
         self._waiting, self._waiting_at = b"", 0
         self._lines.seek(start)
 
+    def _starts(self, data: bytes) -> np.ndarray:
+        """Return the offsets of the rows in whole lines."""
+        return starts_of(data, self._form.blanks, self._form.row)
+
     def _block(self, place: int) -> bytes:
         """Return whole lines from an offset on."""
         data, at = self._waiting, self._waiting_at
@@ -179,7 +186,7 @@ class _TextReader(TableReader):
             if not data:
                 return None
             after = place + len(data)
-            starts = starts_of(data, self._form.row)
+            starts = self._starts(data)
             if len(starts):
                 return self._chunk_of(data, starts, place, after), 0
             place = self.place = after  # all lines were blank
@@ -230,7 +237,7 @@ class _TextReader(TableReader):
         """Return the places of all rows."""
         found = []
         while data := self._block(self.place):
-            found.append(starts_of(data, self._form.row) + self.place)
+            found.append(self._starts(data) + self.place)
             self.place += len(data)
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 

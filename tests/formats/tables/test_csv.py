@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from tundish.formats.tables import text
 from tundish.formats.tables.casting import check_schema
 from tundish.formats.tables.csv import CsvFormat
 
+RETURN = r"there is a carriage return within the line; lines must end with \n or \r\n"
+
 
 def read(tmp_path: Path, content: bytes, form: CsvFormat | None = None, **given: Any) -> Any:
     (tmp_path / "c").write_bytes(content)
@@ -22,6 +25,18 @@ def read(tmp_path: Path, content: bytes, form: CsvFormat | None = None, **given:
 
 def places(tmp_path: Path, form: CsvFormat | None = None) -> list[int]:
     return list((form or CsvFormat()).places(str(tmp_path / "c")))
+
+
+def by_number(tmp_path: Path, form: CsvFormat) -> Any:
+    """The rows, each read alone at its place."""
+    found, starts = [], places(tmp_path, form)
+    for start, stop in pairwise([*starts, (tmp_path / "c").stat().st_size]):
+        with form.open(str(tmp_path / "c")) as reader:
+            (rows,) = reader.picked(np.array([start]), np.array([stop]))
+        problem = rows.wrong(0)
+        row = {name: column[0] for name, column in rows.nest.items()}
+        found.append((start, problem) if problem else row)
+    return found
 
 
 def test_a_place_is_the_offset_of_a_line(tmp_path: Path) -> None:
@@ -197,6 +212,36 @@ def test_texts_that_are_nulls(tmp_path: Path) -> None:
     found = read(tmp_path, content, CsvFormat(na_values=("-",), defaults=(("a", 7),)))
 
     assert found == [{"a": 1, "b": "NA"}, {"a": 7, "b": "-"}]
+
+
+BLANKS: list[tuple[bytes, str, Any]] = [
+    (b"a,b\n1,2\n  \n3,4\n", ",", [{"a": 1, "b": 2}, (8, "Expected 2 columns, got 1:   "), {"a": 3, "b": 4}]),
+    (b"a\tb\nx\tq\n\t\ny\tz", "\t", [{"a": "x", "b": "q"}, {"a": "", "b": ""}, {"a": "y", "b": "z"}]),
+    (b"a\nx\n \n\n\t\r\n", ",", [{"a": "x"}, {"a": " "}, {"a": "\t"}]),
+    (b" \n\t\r\na,b\n\n1,2\r\n\r\n\r", ",", [{"a": 1, "b": 2}]),
+    (b"a,b\n1,2\n\r\r\n3,4\r", ",", [{"a": 1, "b": 2}, (8, RETURN), {"a": 3, "b": 4}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "delimiter", "expected"), BLANKS)
+@pytest.mark.parametrize("newlines", [False, True])
+def test_only_empty_lines_are_blank(
+    tmp_path: Path, content: bytes, delimiter: str, expected: Any, newlines: bool
+) -> None:
+    form = CsvFormat(field_delim=delimiter, newlines_in_values=newlines)
+
+    assert read(tmp_path, content, form) == expected
+    assert by_number(tmp_path, form) == expected
+
+
+def test_lines_that_end_with_a_carriage_return_only_are_an_error(tmp_path: Path) -> None:
+    content = b"a,b\r1,2\r3,4\r"
+
+    for form in (CsvFormat(), CsvFormat(column_names=("x", "y"))):
+        with pytest.raises(RecordCorruptError, match="carriage return within the header"):
+            read(tmp_path, content, form)
+    assert read(tmp_path, content, CsvFormat(header=False)) == [(0, RETURN)]
+    assert read(tmp_path, b"a,b\r") == []
 
 
 def test_one_column(tmp_path: Path) -> None:
