@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pv
 
 from tundish.formats.tables.lines import starts_of
+from tundish.formats.tables.overflow import widened
 from tundish.formats.tables.text import Grammar, TextFormat
 
 _DIRECT = (
@@ -185,12 +186,13 @@ class _CsvGrammar(Grammar):
             convert_options=pv.ConvertOptions(**options),
         )
 
-    def parse(self, data: bytes, one: bool) -> Any:
+    def parse(self, data: bytes, one: bool, *, wide: bool = False) -> Any:
         quoted = bool(self._quote) and self._quote in data
         _check_returns(data, "line")
         if quoted:  # a quote that is not closed swallows the last line, which must not be a row's
             data = b"".join((data, b"" if data.endswith(b"\n") else b"\n", self._last))
-        options = {"include_columns": self._columns, "column_types": self._types}
+        types = {k: widened(kind) for k, kind in self._types.items()} if wide else self._types
+        options = {"include_columns": self._columns, "column_types": types}
         try:
             table = self._read(data, self._options(data, self._names), None, options)
         except pa.ArrowInvalid as problem:

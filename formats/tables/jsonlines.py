@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from tundish.formats.tables.lines import starts_of
+from tundish.formats.tables.overflow import widened
 from tundish.formats.tables.source import ARROW_ERRORS
 from tundish.formats.tables.text import Grammar, TextFormat
 
@@ -52,14 +53,17 @@ class _JsonGrammar(Grammar):
         self.known = pa.schema(list((learnt | types).items()))
         asked = [name for name in self.known.names if wanted is None or name in wanted]
         self.schema = pa.schema([self.known.field(name) for name in asked])
-        others = "error" if form.columns is None and form.schema is None else "ignore"
-        self._parsing = pj.ParseOptions(
-            explicit_schema=self.schema, unexpected_field_behavior=others
-        )
+        self._others = "error" if form.columns is None and form.schema is None else "ignore"
 
-    def parse(self, data: bytes, one: bool) -> Any:
+    def _options(self, schema: Any) -> Any:
+        return pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=self._others)
+
+    def parse(self, data: bytes, one: bool, *, wide: bool = False) -> Any:
+        schema = (
+            pa.schema([(x.name, widened(x.type)) for x in self.schema]) if wide else self.schema
+        )
         try:
-            table = _read(data, self._parsing)
+            table = _read(data, self._options(schema))
         except pa.ArrowInvalid as problem:
             raise ValueError(_told(str(problem))) from None
         rows = table.num_rows
@@ -71,7 +75,7 @@ class _JsonGrammar(Grammar):
             return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=[""])
         columns = [table.column(name).combine_chunks() for name in self.schema.names]
         columns = [x.chunk(0) if isinstance(x, pa.ChunkedArray) else x for x in columns]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _read(data: bytes, parsing: Any) -> Any:

@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from tundish.errors import RecordCorruptError
+from tundish.formats.tables.casting import shown
 from tundish.formats.tables.form import TableFormat, TableLayout
 from tundish.formats.tables.lines import Lines, starts_of
+from tundish.formats.tables.overflow import check_finite, has_infinite
 from tundish.formats.tables.reader import TableReader, TableRows
 from tundish.formats.tables.source import ARROW_ERRORS, in_short
 
@@ -54,7 +56,7 @@ class Grammar(ABC):
     null: dict[str, Any]
 
     @abstractmethod
-    def parse(self, data: bytes, one: bool) -> Any:
+    def parse(self, data: bytes, one: bool, *, wide: bool = False) -> Any:
         """Parse whole lines.
 
         Parameters
@@ -63,6 +65,8 @@ class Grammar(ABC):
             The lines.
         one : bool
             True if it is a single line, which must be a single row.
+        wide : bool
+            True to make float64 of columns of float32, which are infinite where a number is too large for them.
 
         Returns
         -------
@@ -221,6 +225,8 @@ class _TextReader(TableReader):
             batch = self._grammar.parse(part, stop - first == 1)
             if len(batch) == stop - first:
                 batch.validate(full=True)
+                if any(map(has_infinite, batch.columns)):
+                    _check_widened(self._grammar.parse(part, stop - first == 1, wide=True), batch)
                 return [batch]
             problem = f"{len(batch)} rows are on one line"
         except ARROW_ERRORS as error:
@@ -254,3 +260,24 @@ def _joined(batches: list[Any]) -> Any:
     if len(batches) == 1 or not batches[0].schema.names:
         return batches[0]
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def _check_widened(wide: Any, batch: Any) -> None:
+    """Check that the infinite floats of parsed rows are infinite in their text, too.
+
+    Parameters
+    ----------
+    wide, batch : pyarrow.RecordBatch
+        The same rows, parsed to `widened` types and to those that were asked for.
+
+    Raises
+    ------
+    ValueError
+        One is a number that is too large.
+    """
+    for name, array, made in zip(batch.schema.names, wide.columns, batch.columns, strict=True):
+        try:
+            check_finite(array, made)
+        except ValueError as problem:
+            text = f"column {name!r}: {shown(array)} is no {made.type}: {problem}"
+            raise ValueError(text) from None

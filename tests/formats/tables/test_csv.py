@@ -14,6 +14,7 @@ from tundish.errors import RecordCorruptError
 from tundish.formats.tables import text
 from tundish.formats.tables.casting import check_schema
 from tundish.formats.tables.csv import CsvFormat
+from tundish.formats.tables.reader import TableReader
 
 RETURN = r"there is a carriage return within the line; lines must end with \n or \r\n"
 
@@ -32,6 +33,7 @@ def by_number(tmp_path: Path, form: CsvFormat) -> Any:
     found, starts = [], places(tmp_path, form)
     for start, stop in pairwise([*starts, (tmp_path / "c").stat().st_size]):
         with form.open(str(tmp_path / "c")) as reader:
+            assert isinstance(reader, TableReader)
             (rows,) = reader.picked(np.array([start]), np.array([stop]))
         problem = rows.wrong(0)
         row = {name: column[0] for name, column in rows.nest.items()}
@@ -183,6 +185,23 @@ def test_a_schema_of_types_that_csv_has_not(tmp_path: Path) -> None:
     assert found[0]["a"].dtype == np.float16
     assert found[1][0] == 10
     assert "cannot be" in read(tmp_path, b"a,b\n1.5,7\n", form)[0][1]
+
+
+@pytest.mark.parametrize("last", [b"", b"5,2\n"])
+def test_a_number_too_large_for_float32_is_its_rows_error(tmp_path: Path, last: bytes) -> None:
+    form = CsvFormat(schema=check_schema({"x": "float32"}))
+
+    found = read(tmp_path, b'x,n\ninf,1\n"1e40",2\n,3\n-1e39,4\n' + last, form)
+
+    assert [x if isinstance(x, tuple) else x["n"] for x in found] == [
+        1,
+        (10, "column 'x': 1e+40 is no float: it is too large"),
+        3,
+        (22, "column 'x': -1e+39 is no float: it is too large"),
+        *([2] if last else []),
+    ]
+    assert np.isinf(found[0]["x"])
+    assert np.isnan(found[2]["x"])
 
 
 def test_names_of_columns(tmp_path: Path) -> None:

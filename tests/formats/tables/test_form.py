@@ -84,6 +84,9 @@ def test_a_value_that_does_not_fit_is_its_rows_error(tmp_path: Path) -> None:
     assert "column 'a': 300 is no int8" in found[1][1]
 
 
+STRUCT = pa.struct([("x", pa.float32()), ("y", pa.int64())])
+
+
 @pytest.mark.parametrize(
     ("given", "kind", "wrong"),
     [
@@ -91,6 +94,8 @@ def test_a_value_that_does_not_fit_is_its_rows_error(tmp_path: Path) -> None:
         ([1.0, 1e300, np.inf], pa.float32(), [1]),
         ([0, 1, 2], pa.bool_(), [2]),
         (["1", "x", "3"], pa.int64(), [1]),
+        ([[1.0], [1.0, 1e300], [np.inf], None], pa.list_(pa.float32()), [1]),
+        ([{"x": 1e300, "y": 1}, {"x": -np.inf, "y": 1}], STRUCT, [0]),
         ([2**24 + 1, 2**24], pa.float32(), [0]),
         ([-1, 1], pa.uint8(), [0]),
         ([None, 1], pa.int8(), []),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.formats.tables.reading import all_of
 
@@ -114,6 +115,20 @@ def test_numbers_with_and_without_a_fraction_are_floats(tmp_path: Path) -> None:
     found = read(tmp_path, b'{"a": 1}\n{"a": 0.5}\n{"a": 2}\n')
 
     assert [x["a"].dtype for x in found] == [np.float64] * 3
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.list_(pa.float32())])
+def test_a_number_too_large_for_float32_is_its_rows_error(tmp_path: Path, kind: Any) -> None:
+    lines = [b"Infinity", b"1e40", b"null", b"2"]
+    if pa.types.is_list(kind):
+        lines = [b"[" + x.replace(b"null", b"NaN") + b"]" for x in lines]
+    form = JsonLinesFormat(schema=check_schema({"x": kind}))
+
+    found = read(tmp_path, b"".join(b'{"x": %s}\n' % x for x in lines), form)
+
+    assert [isinstance(x, dict) for x in found] == [True, False, True, True]
+    assert "it is too large" in found[1][1]
+    assert np.isinf(found[0]["x"]).all()
 
 
 def test_what_is_learnt_does_not_hang_on_bad_lines(tmp_path: Path) -> None:
