@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
+from tundish.formats.bytes.decompressing import looks_like
 from tundish.formats.tables.lines import starts_of
 from tundish.formats.tables.overflow import widened
 from tundish.formats.tables.source import ARROW_ERRORS
@@ -80,7 +81,8 @@ class _JsonGrammar(Grammar):
 
 def _read(data: bytes, parsing: Any) -> Any:
     if not _OBJECT.match(data):  # pyarrow 26 ends the process where the first value is null
-        raise ValueError(f"the line is not an object: it begins with {data.strip()[:20]!r}")
+        begin = data.strip()[:20]
+        raise ValueError(f"the line is not an object: it begins with {begin!r}{looks_like(begin)}")
     check_depth(data)
     reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 64)
     return pj.read_json(pa.py_buffer(data), read_options=reading, parse_options=parsing)

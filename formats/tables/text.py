@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tundish.errors import RecordCorruptError
+from tundish.formats.bytes.decompressing import looks_like
 from tundish.formats.tables.casting import shown
 from tundish.formats.tables.form import TableFormat, TableLayout
 from tundish.formats.tables.lines import Lines, starts_of
@@ -152,7 +153,8 @@ class _TextReader(TableReader):
         except ARROW_ERRORS as problem:
             if isinstance(problem, RecordCorruptError):
                 raise
-            raise RecordCorruptError(self.path, bom, in_short(problem)) from problem
+            hint = looks_like(first)
+            raise RecordCorruptError(self.path, bom, in_short(problem) + hint) from problem
         starts = self._starts(first[bom + self._grammar.start :])
         self._grammar.start += bom + (int(starts[0]) if len(starts) else 0)
         self._layout = TableLayout(self._form, self._grammar.known, self.path, self._grammar.null)

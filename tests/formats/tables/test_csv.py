@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -261,6 +264,24 @@ def test_lines_that_end_with_a_carriage_return_only_are_an_error(tmp_path: Path)
             read(tmp_path, content, form)
     assert read(tmp_path, content, CsvFormat(header=False)) == [(0, RETURN)]
     assert read(tmp_path, b"a,b\r") == []
+
+
+TEXT = b"a,b\n" + b"".join(b"%d,some text\n" % k for k in range(1000))
+KINDS: list[tuple[bytes, str]] = [
+    (gzip.compress(TEXT, mtime=0), "GZIP: compression_type='GZIP'?"),
+    (bz2.compress(TEXT), "BZIP2: decompress it"),
+    (lzma.compress(TEXT), "XZ: decompress it"),
+    (b"PK\x03\x04\x14\0\0\0\x08\0\xe1\xff\n", "a ZIP archive: extract its files"),
+    (TEXT.decode().encode("utf-16"), "UTF-16: convert it to UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("content", "kind"), KINDS, ids=lambda x: repr(x)[:9])
+def test_what_is_no_text_is_told(tmp_path: Path, content: bytes, kind: str) -> None:
+    with pytest.raises(RecordCorruptError) as caught:
+        read(tmp_path, content)
+
+    assert f"; this looks like {kind}" in caught.value.problem
 
 
 def test_one_column(tmp_path: Path) -> None:
