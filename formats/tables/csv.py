@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.csv as pv
 
+from tundish.formats.tables.integers import may_have_wide, type_of_texts
 from tundish.formats.tables.lines import starts_of
 from tundish.formats.tables.overflow import widened
 from tundish.formats.tables.text import Grammar, TextFormat
@@ -144,15 +145,22 @@ class _CsvGrammar(Grammar):
         found = dict.fromkeys(unknown, pa.string())
         if not rows.strip():
             return found
-        options, wanted = self._options(rows, names), {"include_columns": unknown}
+        wanted, skip = {"include_columns": unknown}, None
         try:
-            table = self._read(rows, options, None, wanted)
+            table = self._read(rows, self._options(rows, names), skip, wanted)
         except pa.ArrowInvalid:  # some lines are no rows; reading tells
             rows = rows.decode(errors="replace").encode()  # the handler is given text
-            options = self._options(rows, names)
             skip = {"invalid_row_handler": lambda _: "skip"}
-            table = self._read(rows, options, skip, wanted)
+            table = self._read(rows, self._options(rows, names), skip, wanted)
         found |= {field.name: _learnt_type(field.type) for field in table.schema}
+
+        def column(name: str, kind: Any) -> Any:
+            wanted = {"include_columns": [name], "column_types": {name: kind}}
+            return self._read(rows, self._options(rows, names), skip, wanted)[name]
+
+        for name in table.column_names:
+            if any(map(may_have_wide, table[name].chunks)):
+                found[name] = type_of_texts(name, column)
         null = [name for name in table.column_names if table[name].null_count]
         self.null = {name: found[name] for name in null if _needs_values(found[name])}
         return found

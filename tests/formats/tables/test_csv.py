@@ -207,6 +207,42 @@ def test_a_number_too_large_for_float32_is_its_rows_error(tmp_path: Path, last: 
     assert np.isnan(found[2]["x"])
 
 
+def test_integers_beyond_int64_are_uint64(tmp_path: Path) -> None:
+    content = (
+        b"a,b,c\n18446744073709551614,1e300,-9223372036854775808\n18446744073709551615,,5\n,inf,5\n"
+    )
+
+    for damage in (b"", b"1\n"):
+        found = read(tmp_path, content + damage)
+        assert [row["a"] for row in found[:2]] == [2**64 - 2, 2**64 - 1]
+        assert [x.dtype for x in found[0].values()] == [np.uint64, np.float64, np.int64]
+        assert "'a' (uint64) is null" in found[2][1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "wide"),
+    [
+        (b"9223372036854775808\n-1\n", "9223372036854775808"),
+        (b"1.5\n 0009223372036854775808\n", "0009223372036854775808"),
+        (b"1\n99999999999999999999\n", "99999999999999999999"),
+        (b"-9223372036854775809\n", "-9223372036854775809"),
+    ],
+)
+def test_integers_that_no_type_holds_are_refused(tmp_path: Path, rows: bytes, wide: str) -> None:
+    with pytest.raises(RecordCorruptError, match=rf"column 'a' .* such as {wide}, .*'float64'"):
+        read(tmp_path, b"a\n" + rows)
+    floats = read(tmp_path, b"a\n" + rows, CsvFormat(schema=check_schema({"a": "float64"})))
+    texts = read(tmp_path, b"a\n" + rows, CsvFormat(schema=check_schema({"a": str})))
+    assert [row["a"] for row in floats] == [float(x) for x in rows.split()]
+    assert [row["a"].strip() for row in texts] == rows.decode().split()
+
+
+def test_large_floats_are_floats(tmp_path: Path) -> None:
+    content = b"a\n9223372036854775808.0\n1e19\n-inf\n9223372036854775807\n"
+
+    assert [row["a"] for row in read(tmp_path, content)] == [2.0**63, 1e19, -np.inf, 2.0**63]
+
+
 def test_names_of_columns(tmp_path: Path) -> None:
     content = b"a,b\n1,2\n"
 
