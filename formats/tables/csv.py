@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pyarrow.csv as pv
 from tundish.formats.tables.integers import may_have_wide, type_of_texts
 from tundish.formats.tables.lines import starts_of
 from tundish.formats.tables.overflow import widened
+from tundish.formats.tables.splitting import Splitter, at_lines, at_newlines, at_rows
 from tundish.formats.tables.text import Grammar, TextFormat
 
 _DIRECT = (
@@ -35,6 +35,7 @@ _DIRECT = (
 _MISFIT = re.compile(
     r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (.*?): (.*)", re.DOTALL
 )
+_NEWLINE = "a quoted field contains a newline; newlines_in_values=True allows that"
 _THREAD_BYTES = 1 << 20  # that each of pyarrow's threads parses at once
 
 
@@ -73,10 +74,11 @@ class CsvFormat(TextFormat):
     """True if `na_values` are nulls in columns of str too."""
 
     @property
-    def row(self) -> re.Pattern[bytes] | None:
-        if not (self.newlines_in_values and self.quote_char):
-            return None
-        return _row(self.field_delim, self.quote_char)
+    def splitter(self) -> Splitter:
+        if not self.quote_char:
+            return at_newlines
+        splitting = at_rows if self.newlines_in_values else at_lines
+        return splitting(self.field_delim, self.quote_char)
 
     def names_of(self, read: Callable[[bool], list[str]]) -> list[str]:
         """Return the names of a file's columns.
@@ -90,15 +92,6 @@ class CsvFormat(TextFormat):
 
     def grammar(self, first: bytes) -> Grammar:
         return _CsvGrammar(self, first)
-
-
-@cache
-def _row(delimiter: str, quote: str) -> re.Pattern[bytes]:
-    """Make a pattern of one row with its newline, as pyarrow splits rows: a quote counts at the start of a field."""
-    d, q = re.escape(delimiter), re.escape(quote)
-    rest = rf"[^{d}\n]*+"
-    field = rf"(?:{q}(?:[^{q}]++|{q}{q})*+{q}{rest}|(?!{q}){rest})"
-    return re.compile(rf"{field}(?:{d}{field})*+\n".encode())
 
 
 class _CsvGrammar(Grammar):
@@ -121,9 +114,9 @@ class _CsvGrammar(Grammar):
     def _begin(self, first: bytes) -> list[str]:
         """Read the header."""
         form = self._form
-        starts = starts_of(first, form.blanks, form.row)
+        starts = starts_of(first, form.blanks, form.splitter)
         if form.header:  # there may be blanks before it, although a line of them is a row after it
-            named = starts_of(first, b" \t", form.row)
+            named = starts_of(first, b" \t", form.splitter)
             starts = starts[starts >= named[0]] if len(named) else named
         if not len(starts):
             self.start = len(first)
@@ -197,6 +190,10 @@ class _CsvGrammar(Grammar):
     def parse(self, data: bytes, one: bool, *, wide: bool = False) -> Any:
         quoted = bool(self._quote) and self._quote in data
         _check_returns(data, "line")
+        apart = quoted and not self._form.newlines_in_values
+        lines = len(starts_of(data)) if apart else 0
+        if one and lines > 1:
+            raise ValueError(_NEWLINE)
         if quoted:  # a quote that is not closed swallows the last line, which must not be a row's
             data = b"".join((data, b"" if data.endswith(b"\n") else b"\n", self._last))
         types = {k: widened(kind) for k, kind in self._types.items()} if wide else self._types
@@ -211,6 +208,8 @@ class _CsvGrammar(Grammar):
                 "a quoted field does not end on its line"
                 + ("" if self._form.newlines_in_values else "; newlines_in_values=True allows that")
             )
+        if rows < lines:
+            raise ValueError(_NEWLINE)
         batches = table.combine_chunks().to_batches()
         return batches[0].slice(0, rows) if batches else pa.RecordBatch.from_pylist([], self.schema)
 

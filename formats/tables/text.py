@@ -1,12 +1,12 @@
 """Tables that are stored as lines: the common part of CSV and JSON lines.
 
-A line that is not blank is a row, and its place is the offset of its first byte. A block of lines is
-parsed at once; if that fails, so are its halves, and so on, until the invalid lines are found.
+A line that is not blank is a row, and its place is the offset of its first byte; a format's splitter may keep
+lines together. A block of lines is parsed at once; if that fails, so are its halves, and so on, until the
+invalid lines are found.
 """
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,6 +22,7 @@ from tundish.formats.tables.lines import Lines, starts_of
 from tundish.formats.tables.overflow import check_finite, has_infinite
 from tundish.formats.tables.reader import TableReader, TableRows
 from tundish.formats.tables.source import ARROW_ERRORS, in_short
+from tundish.formats.tables.splitting import Splitter, at_newlines
 
 if TYPE_CHECKING:
     from tundish.formats.format import Places, RecordReader
@@ -92,9 +93,9 @@ class TextFormat(TableFormat):
     """The characters that a line may have and still be no row, besides its end."""
 
     @property
-    def row(self) -> re.Pattern[bytes] | None:
-        """The pattern of one row, if rows may contain newlines."""
-        return None
+    def splitter(self) -> Splitter:
+        """The function that says where rows end."""
+        return at_newlines
 
     @abstractmethod
     def grammar(self, first: bytes) -> Grammar:
@@ -126,7 +127,7 @@ class _TextReader(TableReader):
         super().__init__(path, place)
         self._form = form
         self._size = form.buffer_size or BLOCK_BYTES
-        self._lines = Lines(path, form.compression, form.storage_options, form.row)
+        self._lines = Lines(path, form.compression, form.storage_options, form.splitter)
         self.identity = self._lines.identity
         self._grammar: Grammar | None = None
         self._first = b""
@@ -175,7 +176,7 @@ class _TextReader(TableReader):
 
     def _starts(self, data: bytes) -> np.ndarray:
         """Return the offsets of the rows in whole lines."""
-        return starts_of(data, self._form.blanks, self._form.row)
+        return starts_of(data, self._form.blanks, self._form.splitter)
 
     def _block(self, place: int) -> bytes:
         """Return whole lines from an offset on."""

@@ -202,7 +202,7 @@ class CsvDataset(FileDataset):
         Fields that mean null, in columns that are not str. None: the empty one, ``NA``, ``NaN``, ``null`` and
         others of pyarrow's list.
     newlines_in_values : bool
-        True if a quoted field may contain newlines. If not, each line is a row.
+        True if a quoted field may contain newlines. If not, each line is a row, and a row on several lines is an error.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
         The compression of all files. None: by their names (``.gz``, ``.zst``), which must agree; if the names are not
         known before the dataset of paths runs, "".

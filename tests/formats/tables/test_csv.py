@@ -14,7 +14,7 @@ import pytest
 from tests.formats.tables.reading import all_of
 
 from tundish.errors import RecordCorruptError
-from tundish.formats.tables import text
+from tundish.formats.tables import splitting, text
 from tundish.formats.tables.casting import check_schema
 from tundish.formats.tables.csv import CsvFormat
 from tundish.formats.tables.reader import TableReader
@@ -358,3 +358,53 @@ def test_quotes_within_fields_do_not_move_rows(tmp_path: Path) -> None:
         {"a": "u\nv", "b": "3"},
     ]
     assert places(tmp_path, form) == [4, 9, 15, 19]
+
+
+TEXTS = check_schema({"a": str, "b": str})
+NEWLINE = "a quoted field contains a newline; newlines_in_values=True allows that"
+
+
+@pytest.mark.parametrize("size", [1, 7, 16, 1000])
+def test_a_row_of_several_lines_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Quotes in fields without quotes are text, and an open one that no well-formed row begins with is its line's."""
+    monkeypatch.setattr(text, "BLOCK_BYTES", size)
+    monkeypatch.setattr(text, "FIRST_BYTES", size)
+    rows = [b"1,2", b'"x\ny",3', b'5" pipe,4', b'"p\n\nq,""r""\r\ns",5', b'6" wide,6', b'7,"stray']
+    rows += [b'8,"ok"', b'"end\n",9']
+    form = CsvFormat(schema=TEXTS)
+
+    found = read(tmp_path, b"a,b\n" + b"\n".join(rows), form)
+
+    assert [x if isinstance(x, dict) else x[1] for x in found] == [
+        {"a": "1", "b": "2"},
+        NEWLINE,
+        {"a": '5" pipe', "b": "4"},
+        NEWLINE,
+        {"a": '6" wide', "b": "6"},
+        "a quoted field does not end on its line; newlines_in_values=True allows that",
+        {"a": "8", "b": "ok"},
+        NEWLINE,
+    ]
+    assert by_number(tmp_path, form) == found
+    for k, place in enumerate(places(tmp_path, form)):
+        assert all_of(form, tmp_path / "c", place) == found[k:]
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_rows_do_not_depend_on_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    content = b"a,b\n" + bytes(rng.choice(list(b'",,x\n\n'), 80).tolist())
+    form = CsvFormat(schema=TEXTS)
+    monkeypatch.setattr(splitting, "_LONGEST", int(rng.integers(1, 40)))
+
+    whole = read(tmp_path, content, form)
+
+    assert by_number(tmp_path, form) == whole
+    for size in (1, 2, 9, 30):
+        monkeypatch.setattr(text, "BLOCK_BYTES", size)
+        monkeypatch.setattr(text, "FIRST_BYTES", size)
+        assert read(tmp_path, content, form) == whole
