@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tundish.formats.format import Format, Identity, Places
 
 
-VERSION = 1
+VERSION = 2
 """Of what is written, and of what a format calls a place."""
 
 _KEY = b"tundish"

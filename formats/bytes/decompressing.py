@@ -110,6 +110,20 @@ def compression_of(head: bytes) -> str | None:
 
 
 def looks_like(head: bytes) -> str:
-    """Return the end of a message about a file that may be compressed, from its first bytes; else ""."""
+    """Return the end of a message about a file that may be compressed or encoded, from its first bytes; else ""."""
     found = compression_of(head)
-    return f"; this looks like {found}: compression_type={found!r}?" if found else ""
+    if found:
+        return f"; this looks like {found}: compression_type={found!r}?"
+    for begin, what in _OTHERS.items():
+        if head.startswith(begin):
+            return f"; this looks like {what}"
+    return ""
+
+
+_OTHERS = {
+    b"PK\x03\x04": "a ZIP archive: extract its files",
+    b"BZh": "BZIP2: decompress it, or compress it with GZIP or ZSTD",
+    b"\xfd7zXZ": "XZ: decompress it, or compress it with GZIP or ZSTD",
+    b"\xff\xfe": "UTF-16: convert it to UTF-8",
+    b"\xfe\xff": "UTF-16: convert it to UTF-8",
+}

@@ -11,9 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tundish.calls import check_is
+from tundish.formats.tables.overflow import check_finite
 
 if TYPE_CHECKING:
     from tundish.formats.tables.columns import Bad
+
+_NO_OBJECT = (OverflowError, ValueError, LookupError, pa.ArrowException)
+"""What pyarrow raises over a value that it cannot make an object of Python."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ def cast(array: Any, kind: Any, name: str, bad: Bad) -> Any:
     except (pa.ArrowInvalid, ValueError) as problem:
         if len(array) == 1:
             text = str(problem).splitlines()[0]
-            bad.setdefault(0, f"column {name!r}: {array[0].as_py()!r} is no {kind}: {text}")
+            bad.setdefault(0, f"column {name!r}: {shown(array)} is no {kind}: {text}")
             return pa.nulls(1, kind)
         half = len(array) // 2
         late: Bad = {}
@@ -131,6 +135,18 @@ def cast(array: Any, kind: Any, name: str, bad: Bad) -> Any:
             bad.setdefault(half + k, text)
         return pa.concat_arrays(parts)
     return made
+
+
+def shown(array: Any) -> str:
+    """Return the value of an array of one, for a message; Python has no objects for some times, and no nanoseconds."""
+    try:
+        return repr(array[0].as_py())
+    except _NO_OBJECT:
+        pass
+    try:
+        return repr(array.cast(pa.string())[0].as_py())
+    except _NO_OBJECT:
+        return "this value"
 
 
 def cast_whole(array: Any, kind: Any) -> Any:
@@ -152,10 +168,7 @@ def cast_whole(array: Any, kind: Any) -> Any:
     if pa.types.is_float16(kind):
         return _halved(array)
     made = array.cast(kind, safe=True)
-    if pa.types.is_floating(kind) and pa.types.is_floating(array.type):
-        grown = pc.and_(pc.is_finite(array), pc.is_inf(made))  # too large for the narrower type
-        if pc.any(grown).as_py():
-            raise ValueError("it is too large")
+    check_finite(array, made)
     return made
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.csv as pv
 
+from tundish.formats.tables.integers import may_have_wide, type_of_texts
 from tundish.formats.tables.lines import starts_of
+from tundish.formats.tables.overflow import widened
+from tundish.formats.tables.splitting import Splitter, at_lines, at_newlines, at_rows
 from tundish.formats.tables.text import Grammar, TextFormat
 
 _DIRECT = (
@@ -33,6 +35,7 @@ _DIRECT = (
 _MISFIT = re.compile(
     r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (.*?): (.*)", re.DOTALL
 )
+_NEWLINE = "a quoted field contains a newline; newlines_in_values=True allows that"
 _THREAD_BYTES = 1 << 20  # that each of pyarrow's threads parses at once
 
 
@@ -71,10 +74,11 @@ class CsvFormat(TextFormat):
     """True if `na_values` are nulls in columns of str too."""
 
     @property
-    def row(self) -> re.Pattern[bytes] | None:
-        if not (self.newlines_in_values and self.quote_char):
-            return None
-        return _row(self.field_delim, self.quote_char)
+    def splitter(self) -> Splitter:
+        if not self.quote_char:
+            return at_newlines
+        splitting = at_rows if self.newlines_in_values else at_lines
+        return splitting(self.field_delim, self.quote_char)
 
     def names_of(self, read: Callable[[bool], list[str]]) -> list[str]:
         """Return the names of a file's columns.
@@ -88,15 +92,6 @@ class CsvFormat(TextFormat):
 
     def grammar(self, first: bytes) -> Grammar:
         return _CsvGrammar(self, first)
-
-
-@cache
-def _row(delimiter: str, quote: str) -> re.Pattern[bytes]:
-    """Make a pattern of one row with its newline, as pyarrow splits rows: a quote counts at the start of a field."""
-    d, q = re.escape(delimiter), re.escape(quote)
-    rest = rf"[^{d}\n]*+"
-    field = rf"(?:{q}(?:[^{q}]++|{q}{q})*+{q}{rest}|(?!{q}){rest})"
-    return re.compile(rf"{field}(?:{d}{field})*+\n".encode())
 
 
 class _CsvGrammar(Grammar):
@@ -119,12 +114,17 @@ class _CsvGrammar(Grammar):
     def _begin(self, first: bytes) -> list[str]:
         """Read the header."""
         form = self._form
-        starts = starts_of(first, form.row)
+        starts = starts_of(first, form.blanks, form.splitter)
+        if form.header:  # there may be blanks before it, although a line of them is a row after it
+            named = starts_of(first, b" \t", form.splitter)
+            starts = starts[starts >= named[0]] if len(named) else named
         if not len(starts):
             self.start = len(first)
             return list(form.column_names or ())
         end = int(starts[1]) if len(starts) > 1 else len(first)
         line = first[int(starts[0]) : end] + b"\n"  # which the only line of a file may lack
+        if form.header:
+            _check_returns(first[int(starts[0]) : end], "header")
         self.start = end if form.header else int(starts[0])
 
         def read(counted: bool) -> list[str]:
@@ -138,15 +138,22 @@ class _CsvGrammar(Grammar):
         found = dict.fromkeys(unknown, pa.string())
         if not rows.strip():
             return found
-        options, wanted = self._options(rows, names), {"include_columns": unknown}
+        wanted, skip = {"include_columns": unknown}, None
         try:
-            table = self._read(rows, options, None, wanted)
+            table = self._read(rows, self._options(rows, names), skip, wanted)
         except pa.ArrowInvalid:  # some lines are no rows; reading tells
             rows = rows.decode(errors="replace").encode()  # the handler is given text
-            options = self._options(rows, names)
             skip = {"invalid_row_handler": lambda _: "skip"}
-            table = self._read(rows, options, skip, wanted)
+            table = self._read(rows, self._options(rows, names), skip, wanted)
         found |= {field.name: _learnt_type(field.type) for field in table.schema}
+
+        def column(name: str, kind: Any) -> Any:
+            wanted = {"include_columns": [name], "column_types": {name: kind}}
+            return self._read(rows, self._options(rows, names), skip, wanted)[name]
+
+        for name in table.column_names:
+            if any(map(may_have_wide, table[name].chunks)):
+                found[name] = type_of_texts(name, column)
         null = [name for name in table.column_names if table[name].null_count]
         self.null = {name: found[name] for name in null if _needs_values(found[name])}
         return found
@@ -180,13 +187,17 @@ class _CsvGrammar(Grammar):
             convert_options=pv.ConvertOptions(**options),
         )
 
-    def parse(self, data: bytes, one: bool) -> Any:
+    def parse(self, data: bytes, one: bool, *, wide: bool = False) -> Any:
         quoted = bool(self._quote) and self._quote in data
-        if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
-            raise ValueError("there is a carriage return within the line")
+        _check_returns(data, "line")
+        apart = quoted and not self._form.newlines_in_values
+        lines = len(starts_of(data)) if apart else 0
+        if one and lines > 1:
+            raise ValueError(_NEWLINE)
         if quoted:  # a quote that is not closed swallows the last line, which must not be a row's
             data = b"".join((data, b"" if data.endswith(b"\n") else b"\n", self._last))
-        options = {"include_columns": self._columns, "column_types": self._types}
+        types = {k: widened(kind) for k, kind in self._types.items()} if wide else self._types
+        options = {"include_columns": self._columns, "column_types": types}
         try:
             table = self._read(data, self._options(data, self._names), None, options)
         except pa.ArrowInvalid as problem:
@@ -197,6 +208,8 @@ class _CsvGrammar(Grammar):
                 "a quoted field does not end on its line"
                 + ("" if self._form.newlines_in_values else "; newlines_in_values=True allows that")
             )
+        if rows < lines:
+            raise ValueError(_NEWLINE)
         batches = table.combine_chunks().to_batches()
         return batches[0].slice(0, rows) if batches else pa.RecordBatch.from_pylist([], self.schema)
 
@@ -215,6 +228,20 @@ class _CsvGrammar(Grammar):
         """Return a line that can be parsed whatever the columns are."""
         kinds = [self._types.get(name, pa.string()) for name in self._names]
         return self._form.field_delim.encode().join(map(_some, kinds)) + b"\n"
+
+
+def _check_returns(data: bytes, what: str) -> None:
+    """Check that carriage returns stand at the ends of lines only.
+
+    Raises
+    ------
+    ValueError
+        One stands elsewhere: pyarrow would begin another row after it.
+    """
+    if b"\r" in data and data.count(b"\r") - data.endswith(b"\r") != data.count(b"\r\n"):
+        raise ValueError(
+            rf"there is a carriage return within the {what}; lines must end with \n or \r\n"
+        )
 
 
 def _some(kind: Any) -> bytes:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
+from tundish.formats.bytes.decompressing import looks_like
+from tundish.formats.tables.integers import is_wide, may_have_wide, unfit
 from tundish.formats.tables.lines import starts_of
+from tundish.formats.tables.overflow import widened
 from tundish.formats.tables.source import ARROW_ERRORS
 from tundish.formats.tables.text import Grammar, TextFormat
 
 DEEPEST = 100
 """So many objects and lists may stand in each other: pyarrow goes down by calling itself, without a limit."""
+
+BLANKS = b" \t\r"
 
 _OBJECT = re.compile(rb"[ \t\r\n]*{")
 _NO_OPENING = bytes(set(range(256)) - set(b"[{\n"))
@@ -29,6 +37,7 @@ class JsonLinesFormat(TextFormat):
     """Rows of files of JSON lines."""
 
     name = "JsonLinesDataset"
+    blanks = BLANKS
 
     def grammar(self, first: bytes) -> Grammar:
         return _JsonGrammar(self, first)
@@ -45,18 +54,24 @@ class _JsonGrammar(Grammar):
         learnt: dict[str, Any] = {}
         self.null = {}
         if wanted is None or not wanted <= set(types):
-            learnt = {field.name: _no_times(field.type) for field in _learnt(first)}
-        self.known = pa.schema(list((learnt | types).items()))
+            learnt = {field.name: _no_times(field.type) for field in _learnt(first, form)}
+        objects = {name for name, kind in learnt.items() if pa.types.is_struct(kind)}
+        others = {x: kind for x, kind in types.items() if x.split(".")[0] not in objects}
+        learnt = {name: _typed(kind, name, types) for name, kind in learnt.items()}
+        self.known = pa.schema(list((learnt | others).items()))
         asked = [name for name in self.known.names if wanted is None or name in wanted]
         self.schema = pa.schema([self.known.field(name) for name in asked])
-        others = "error" if form.columns is None and form.schema is None else "ignore"
-        self._parsing = pj.ParseOptions(
-            explicit_schema=self.schema, unexpected_field_behavior=others
-        )
+        self._others = "error" if form.columns is None and form.schema is None else "ignore"
 
-    def parse(self, data: bytes, one: bool) -> Any:
+    def _options(self, schema: Any) -> Any:
+        return pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=self._others)
+
+    def parse(self, data: bytes, one: bool, *, wide: bool = False) -> Any:
+        schema = (
+            pa.schema([(x.name, widened(x.type)) for x in self.schema]) if wide else self.schema
+        )
         try:
-            table = _read(data, self._parsing)
+            table = _read(data, self._options(schema))
         except pa.ArrowInvalid as problem:
             raise ValueError(_told(str(problem))) from None
         rows = table.num_rows
@@ -68,12 +83,13 @@ class _JsonGrammar(Grammar):
             return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=[""])
         columns = [table.column(name).combine_chunks() for name in self.schema.names]
         columns = [x.chunk(0) if isinstance(x, pa.ChunkedArray) else x for x in columns]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _read(data: bytes, parsing: Any) -> Any:
     if not _OBJECT.match(data):  # pyarrow 26 ends the process where the first value is null
-        raise ValueError(f"the line is not an object: it begins with {data.strip()[:20]!r}")
+        begin = data.strip()[:20]
+        raise ValueError(f"the line is not an object: it begins with {begin!r}{looks_like(begin)}")
     check_depth(data)
     reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 64)
     return pj.read_json(pa.py_buffer(data), read_options=reading, parse_options=parsing)
@@ -100,23 +116,88 @@ def check_depth(data: bytes) -> None:
                 raise ValueError(f"more than {DEEPEST} lists and objects are nested in each other")
 
 
-def _learnt(first: bytes) -> Any:
+def _learnt(first: bytes, form: JsonLinesFormat) -> Any:
     """Infer the columns from the first lines."""
-    found, starts = pa.schema([]), starts_of(first)
+    found, starts = pa.schema([]), starts_of(first, BLANKS)
     bounds = [*starts.tolist(), len(first)]
-    spans = [(0, len(starts))]
+    spans, large = [(0, len(starts))], False
     while spans:
         begin, stop = spans.pop()
         if begin == stop:
             continue
         try:
-            piece = _read(first[bounds[begin] : bounds[stop]], pj.ParseOptions()).schema
-            found = pa.unify_schemas([found, piece], promote_options="permissive")
+            piece = _read(first[bounds[begin] : bounds[stop]], pj.ParseOptions())
+            found = pa.unify_schemas([found, piece.schema], promote_options="permissive")
         except ARROW_ERRORS:  # a line that is none, or of another type: reading tells
             if stop - begin > 1:
                 middle = (begin + stop) // 2
                 spans += [(middle, stop), (begin, middle)]
+        else:
+            large = large or any(may_have_wide(x) for c in piece.columns for x in c.chunks)
+    if not large:
+        return found
+    objects = _objects([first[begin:stop] for begin, stop in pairwise(bounds)])
+    whole = _with_integers(pa.struct(list(found)), objects, "", form)
+    return pa.schema(list(whole))
+
+
+def _objects(lines: list[bytes]) -> list[Any]:
+    found = []
+    for line in lines:
+        try:
+            found.append(json.loads(line))
+        except (ValueError, RecursionError):
+            continue  # reading tells
     return found
+
+
+def _with_integers(kind: Any, values: list[Any], name: str, form: JsonLinesFormat) -> Any:
+    """Return an inferred type with uint64 in place of float64 where integers beyond int64 were taken for floats.
+
+    Parameters
+    ----------
+    kind : pyarrow.DataType
+        The inferred type.
+    values : list
+        The values of the first lines, as Python objects.
+    name : str
+        The column's name; "" for the whole lines.
+    form : JsonLinesFormat
+        The requested columns and types, which are left alone.
+
+    Raises
+    ------
+    ValueError
+        A column has such integers together with values that uint64 cannot hold.
+    """
+    if pa.types.is_struct(kind):
+        objects = [value for value in values if isinstance(value, dict)]
+        fields = []
+        for field in kind:
+            inner = [each.get(field.name) for each in objects]
+            path = f"{name}.{field.name}" if name else field.name
+            fields.append(pa.field(field.name, _with_integers(field.type, inner, path, form)))
+        return pa.struct(fields)
+    if pa.types.is_list(kind):
+        items = [item for value in values if isinstance(value, list) for item in value]
+        return pa.list_(_with_integers(kind.value_type, items, name, form))
+    numbers = [value for value in values if type(value) in (int, float)]
+    wide = next((value for value in numbers if type(value) is int and is_wide(value)), None)
+    if wide is None or not pa.types.is_float64(kind) or not _is_inferred(name, form):
+        return kind
+    if all(type(value) is int and 0 <= value < 2**64 for value in numbers):
+        return pa.uint64()
+    remedy = f"schema={{{name!r}: 'float64'}} rounds them; text in the file keeps them"
+    raise ValueError(unfit(name, str(wide), remedy))
+
+
+def _is_inferred(name: str, form: JsonLinesFormat) -> bool:
+    """Return True for a column, or a field of one, that is asked for without a type."""
+
+    def within(names: Iterable[str]) -> bool:
+        return any(f"{name}.".startswith(f"{each}.") for each in names)
+
+    return not within(form.types) and (form.columns is None or within(form.columns))
 
 
 def _told(problem: str) -> str:
@@ -145,6 +226,15 @@ def _direct(kind: Any) -> bool:
         or types.is_large_string(kind)
         or types.is_timestamp(kind)
     )
+
+
+def _typed(kind: Any, name: str, types: dict[str, Any]) -> Any:
+    """Return the inferred type of a column, with the requested ones of the column or of its fields."""
+    if name in types:
+        return types[name]
+    if pa.types.is_struct(kind):
+        return pa.struct([(x.name, _typed(x.type, f"{name}.{x.name}", types)) for x in kind])
+    return kind
 
 
 def _no_times(kind: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,13 +9,11 @@ import numpy as np
 from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.file import open_file
 from tundish.formats.bytes.stream import open_stream
+from tundish.formats.tables.splitting import Splitter, at_newlines
 
 if TYPE_CHECKING:
     from tundish.formats.format import Identity
 
-_NEWLINE = 10
-_WHITE = np.zeros(256, bool)
-_WHITE[list(b" \t\r\n")] = True
 _LONGEST = 1 << 30  # pyarrow's offsets have 32 bits
 _HOP = 1 << 12  # bytes that take less time to read than another call
 _BOM_END = b"\xbf"
@@ -33,8 +30,8 @@ class Lines:
         As for `open_stream`.
     storage_options : tuple of pairs, optional
         Options of a URL's filesystem.
-    row : re.Pattern, optional
-        A pattern of one line with its newline, if lines may contain newlines.
+    splitter : Splitter
+        Says where rows end; they are called lines below.
 
     Attributes
     ----------
@@ -47,9 +44,9 @@ class Lines:
         path: str,
         compression: str,
         storage_options: tuple[tuple[str, object], ...] | None,
-        row: re.Pattern[bytes] | None = None,
+        splitter: Splitter = at_newlines,
     ) -> None:
-        self.path, self.place, self._row = path, 0, row
+        self.path, self.place, self._splitter = path, 0, splitter
         options = dict(storage_options or ())
         self._file = None if compression else open_file(path, options)
         self._stream = open_stream(path, compression, options) if compression else None
@@ -173,7 +170,9 @@ class Lines:
 
     def _cut(self, data: bytes) -> int:
         """Return the end of the last complete line."""
-        return data.rfind(b"\n") + 1 if self._row is None else int(_ends(data, self._row)[-1])
+        if self._splitter is at_newlines:
+            return data.rfind(b"\n") + 1
+        return int(self._splitter(data, False)[-1])
 
     def close(self) -> None:
         """Close the file; may be called again."""
@@ -183,33 +182,28 @@ class Lines:
             self._stream.close()
 
 
-def starts_of(data: bytes, row: re.Pattern[bytes] | None = None) -> np.ndarray:
+def starts_of(data: bytes, blanks: bytes = b"", splitter: Splitter = at_newlines) -> np.ndarray:
     """Return the offsets of all lines that are not blank.
 
     Parameters
     ----------
     data : bytes
         Complete lines.
-    row : re.Pattern, optional
+    blanks : bytes
+        The characters that a blank line may have before its end.
+    splitter : Splitter
         As for `Lines`.
     """
     numbers = np.frombuffer(data, np.uint8)
-    if row is not None:
-        bounds = _ends(data, row)
-    else:
-        bounds = np.append(0, np.flatnonzero(numbers == _NEWLINE) + 1)
-    if bounds[-1] < len(data):
-        bounds = np.append(bounds, len(data))
+    bounds = splitter(data, True)
     starts = bounds[:-1]
-    doubtful = np.flatnonzero(_WHITE[numbers[starts]])
-    blank = [k for k in doubtful.tolist() if not data[bounds[k] : bounds[k + 1]].strip(b" \t\r\n")]
+    white = np.zeros(256, bool)
+    white[list(b"\r\n" + blanks)] = True
+    doubtful = np.flatnonzero(white[numbers[starts]]).tolist()
+    blank = [k for k in doubtful if is_blank(data[bounds[k] : bounds[k + 1]], blanks)]
     return np.delete(starts, blank) if blank else starts
 
 
-def _ends(data: bytes, row: re.Pattern[bytes]) -> np.ndarray:
-    """Return 0, and the end of each complete line."""
-    ends, match = [0], row.match(data)
-    while match is not None:
-        ends.append(match.end())
-        match = row.match(data, match.end())
-    return np.array(ends)
+def is_blank(line: bytes, blanks: bytes) -> bool:
+    """Return True if a line has nothing but some characters before its end."""
+    return not line.removesuffix(b"\n").removesuffix(b"\r").strip(blanks)

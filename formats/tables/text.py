@@ -1,24 +1,28 @@
 """Tables that are stored as lines: the common part of CSV and JSON lines.
 
-A line that is not blank is a row, and its place is the offset of its first byte. A block of lines is
-parsed at once; if that fails, so are its halves, and so on, until the invalid lines are found.
+A line that is not blank is a row, and its place is the offset of its first byte; a format's splitter may keep
+lines together. A block of lines is parsed at once; if that fails, so are its halves, and so on, until the
+invalid lines are found.
 """
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from tundish.errors import RecordCorruptError
+from tundish.formats.bytes.decompressing import looks_like
+from tundish.formats.tables.casting import shown
 from tundish.formats.tables.form import TableFormat, TableLayout
 from tundish.formats.tables.lines import Lines, starts_of
+from tundish.formats.tables.overflow import check_finite, has_infinite
 from tundish.formats.tables.reader import TableReader, TableRows
 from tundish.formats.tables.source import ARROW_ERRORS, in_short
+from tundish.formats.tables.splitting import Splitter, at_newlines
 
 if TYPE_CHECKING:
     from tundish.formats.format import Places, RecordReader
@@ -54,7 +58,7 @@ class Grammar(ABC):
     null: dict[str, Any]
 
     @abstractmethod
-    def parse(self, data: bytes, one: bool) -> Any:
+    def parse(self, data: bytes, one: bool, *, wide: bool = False) -> Any:
         """Parse whole lines.
 
         Parameters
@@ -63,6 +67,8 @@ class Grammar(ABC):
             The lines.
         one : bool
             True if it is a single line, which must be a single row.
+        wide : bool
+            True to make float64 of columns of float32, which are infinite where a number is too large for them.
 
         Returns
         -------
@@ -83,10 +89,13 @@ class TextFormat(TableFormat):
 
     compression: str = ""
 
+    blanks: ClassVar[bytes] = b""
+    """The characters that a line may have and still be no row, besides its end."""
+
     @property
-    def row(self) -> re.Pattern[bytes] | None:
-        """The pattern of one row, if rows may contain newlines."""
-        return None
+    def splitter(self) -> Splitter:
+        """The function that says where rows end."""
+        return at_newlines
 
     @abstractmethod
     def grammar(self, first: bytes) -> Grammar:
@@ -118,7 +127,7 @@ class _TextReader(TableReader):
         super().__init__(path, place)
         self._form = form
         self._size = form.buffer_size or BLOCK_BYTES
-        self._lines = Lines(path, form.compression, form.storage_options, form.row)
+        self._lines = Lines(path, form.compression, form.storage_options, form.splitter)
         self.identity = self._lines.identity
         self._grammar: Grammar | None = None
         self._first = b""
@@ -145,8 +154,9 @@ class _TextReader(TableReader):
         except ARROW_ERRORS as problem:
             if isinstance(problem, RecordCorruptError):
                 raise
-            raise RecordCorruptError(self.path, bom, in_short(problem)) from problem
-        starts = starts_of(first[bom + self._grammar.start :], self._form.row)
+            hint = looks_like(first)
+            raise RecordCorruptError(self.path, bom, in_short(problem) + hint) from problem
+        starts = self._starts(first[bom + self._grammar.start :])
         self._grammar.start += bom + (int(starts[0]) if len(starts) else 0)
         self._layout = TableLayout(self._form, self._grammar.known, self.path, self._grammar.null)
         self._first = first
@@ -164,6 +174,10 @@ class _TextReader(TableReader):
         self._waiting, self._waiting_at = b"", 0
         self._lines.seek(start)
 
+    def _starts(self, data: bytes) -> np.ndarray:
+        """Return the offsets of the rows in whole lines."""
+        return starts_of(data, self._form.blanks, self._form.splitter)
+
     def _block(self, place: int) -> bytes:
         """Return whole lines from an offset on."""
         data, at = self._waiting, self._waiting_at
@@ -179,7 +193,7 @@ class _TextReader(TableReader):
             if not data:
                 return None
             after = place + len(data)
-            starts = starts_of(data, self._form.row)
+            starts = self._starts(data)
             if len(starts):
                 return self._chunk_of(data, starts, place, after), 0
             place = self.place = after  # all lines were blank
@@ -214,6 +228,8 @@ class _TextReader(TableReader):
             batch = self._grammar.parse(part, stop - first == 1)
             if len(batch) == stop - first:
                 batch.validate(full=True)
+                if any(map(has_infinite, batch.columns)):
+                    _check_widened(self._grammar.parse(part, stop - first == 1, wide=True), batch)
                 return [batch]
             problem = f"{len(batch)} rows are on one line"
         except ARROW_ERRORS as error:
@@ -230,7 +246,7 @@ class _TextReader(TableReader):
         """Return the places of all rows."""
         found = []
         while data := self._block(self.place):
-            found.append(starts_of(data, self._form.row) + self.place)
+            found.append(self._starts(data) + self.place)
             self.place += len(data)
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
@@ -247,3 +263,24 @@ def _joined(batches: list[Any]) -> Any:
     if len(batches) == 1 or not batches[0].schema.names:
         return batches[0]
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def _check_widened(wide: Any, batch: Any) -> None:
+    """Check that the infinite floats of parsed rows are infinite in their text, too.
+
+    Parameters
+    ----------
+    wide, batch : pyarrow.RecordBatch
+        The same rows, parsed to `widened` types and to those that were asked for.
+
+    Raises
+    ------
+    ValueError
+        One is a number that is too large.
+    """
+    for name, array, made in zip(batch.schema.names, wide.columns, batch.columns, strict=True):
+        try:
+            check_finite(array, made)
+        except ValueError as problem:
+            text = f"column {name!r}: {shown(array)} is no {made.type}: {problem}"
+            raise ValueError(text) from None

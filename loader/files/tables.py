@@ -202,7 +202,7 @@ class CsvDataset(FileDataset):
         Fields that mean null, in columns that are not str. None: the empty one, ``NA``, ``NaN``, ``null`` and
         others of pyarrow's list.
     newlines_in_values : bool
-        True if a quoted field may contain newlines. If not, each line is a row.
+        True if a quoted field may contain newlines. If not, each line is a row, and a row on several lines is an error.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
         The compression of all files. None: by their names (``.gz``, ``.zst``), which must agree; if the names are not
         known before the dataset of paths runs, "".
@@ -224,9 +224,10 @@ class CsvDataset(FileDataset):
 
     Notes
     -----
-    Inferred dtypes are int64, float64, bool, datetime64, timedelta64 or str. A later value that does not fit its
-    column's is its row's error; `schema` can set another dtype. So is a line with too few or too many
-    fields, one that is not UTF-8, and a quote that is not closed; reading continues with the next line. Blank
+    Inferred dtypes are int64, uint64, float64, bool, datetime64, timedelta64 or str. A column with integers beyond
+    int64 and values that uint64 cannot hold is an error, unless `schema` says float64 or str. A later value that
+    does not fit its column's is its row's error; `schema` can set another dtype. So is a line with too few or too
+    many fields, one that is not UTF-8, and a quote that is not closed; reading continues with the next line. Empty
     lines are skipped. Nulls are as for `ParquetDataset`; a column of str has none.
 
     A row's place is the offset of its first byte. Reading may begin at any row of a file that is not
@@ -319,9 +320,9 @@ class JsonLinesDataset(FileDataset):
     error of its line, so that no data is lost silently. A line that is not an object, or not UTF-8, and a
     value that does not fit its column are errors, too; reading continues with the next line.
 
-    Numbers are int64, or float64 if one of them has a fraction or an exponent, or does not fit 64 bits
-    (``schema={"id": "uint64"}`` keeps large ones exact). Text that looks like a time is text, unless `schema`
-    says otherwise. Objects within objects are dicts, lists are arrays.
+    Numbers are int64, or uint64 if one of them needs it, or float64 if one has a fraction or an exponent. A
+    column with integers beyond int64 and values that uint64 cannot hold is an error, unless `schema` says
+    float64. Text that looks like a time is text, unless `schema` says otherwise. Objects within objects are dicts, lists are arrays.
 
     Places and compressed files are as for `CsvDataset`.
 

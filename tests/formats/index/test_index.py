@@ -245,7 +245,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "cut off": lambda data: data[:1000],
     "cut off at the end": lambda data: data[:-1],
     "foreign": lambda data: b"something else",
-    "of another version": lambda data: data.replace(b'"version": 1', b'"version": 9'),
+    "of another version": lambda data: data.replace(b'"version": 2', b'"version": 9'),
     "lost blocks": lambda data: data[:5000] + bytes(len(data) - 10_000) + data[-5000:],
     "a flipped bit": _flipped(300_000),
     "a flipped bit in the footer": _flipped(-300),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +14,12 @@ import pytest
 from tests.formats.tables.reading import all_of
 
 from tundish.errors import RecordCorruptError
-from tundish.formats.tables import text
+from tundish.formats.tables import splitting, text
 from tundish.formats.tables.casting import check_schema
 from tundish.formats.tables.csv import CsvFormat
+from tundish.formats.tables.reader import TableReader
+
+RETURN = r"there is a carriage return within the line; lines must end with \n or \r\n"
 
 
 def read(tmp_path: Path, content: bytes, form: CsvFormat | None = None, **given: Any) -> Any:
@@ -22,6 +29,19 @@ def read(tmp_path: Path, content: bytes, form: CsvFormat | None = None, **given:
 
 def places(tmp_path: Path, form: CsvFormat | None = None) -> list[int]:
     return list((form or CsvFormat()).places(str(tmp_path / "c")))
+
+
+def by_number(tmp_path: Path, form: CsvFormat) -> Any:
+    """The rows, each read alone at its place."""
+    found, starts = [], places(tmp_path, form)
+    for start, stop in pairwise([*starts, (tmp_path / "c").stat().st_size]):
+        with form.open(str(tmp_path / "c")) as reader:
+            assert isinstance(reader, TableReader)
+            (rows,) = reader.picked(np.array([start]), np.array([stop]))
+        problem = rows.wrong(0)
+        row = {name: column[0] for name, column in rows.nest.items()}
+        found.append((start, problem) if problem else row)
+    return found
 
 
 def test_a_place_is_the_offset_of_a_line(tmp_path: Path) -> None:
@@ -170,6 +190,59 @@ def test_a_schema_of_types_that_csv_has_not(tmp_path: Path) -> None:
     assert "cannot be" in read(tmp_path, b"a,b\n1.5,7\n", form)[0][1]
 
 
+@pytest.mark.parametrize("last", [b"", b"5,2\n"])
+def test_a_number_too_large_for_float32_is_its_rows_error(tmp_path: Path, last: bytes) -> None:
+    form = CsvFormat(schema=check_schema({"x": "float32"}))
+
+    found = read(tmp_path, b'x,n\ninf,1\n"1e40",2\n,3\n-1e39,4\n' + last, form)
+
+    assert [x if isinstance(x, tuple) else x["n"] for x in found] == [
+        1,
+        (10, "column 'x': 1e+40 is no float: it is too large"),
+        3,
+        (22, "column 'x': -1e+39 is no float: it is too large"),
+        *([2] if last else []),
+    ]
+    assert np.isinf(found[0]["x"])
+    assert np.isnan(found[2]["x"])
+
+
+def test_integers_beyond_int64_are_uint64(tmp_path: Path) -> None:
+    content = (
+        b"a,b,c\n18446744073709551614,1e300,-9223372036854775808\n18446744073709551615,,5\n,inf,5\n"
+    )
+
+    for damage in (b"", b"1\n"):
+        found = read(tmp_path, content + damage)
+        assert [row["a"] for row in found[:2]] == [2**64 - 2, 2**64 - 1]
+        assert [x.dtype for x in found[0].values()] == [np.uint64, np.float64, np.int64]
+        assert "'a' (uint64) is null" in found[2][1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "wide"),
+    [
+        (b"9223372036854775808\n-1\n", "9223372036854775808"),
+        (b"1.5\n 0009223372036854775808\n", "0009223372036854775808"),
+        (b"1\n99999999999999999999\n", "99999999999999999999"),
+        (b"-9223372036854775809\n", "-9223372036854775809"),
+    ],
+)
+def test_integers_that_no_type_holds_are_refused(tmp_path: Path, rows: bytes, wide: str) -> None:
+    with pytest.raises(RecordCorruptError, match=rf"column 'a' .* such as {wide}, .*'float64'"):
+        read(tmp_path, b"a\n" + rows)
+    floats = read(tmp_path, b"a\n" + rows, CsvFormat(schema=check_schema({"a": "float64"})))
+    texts = read(tmp_path, b"a\n" + rows, CsvFormat(schema=check_schema({"a": str})))
+    assert [row["a"] for row in floats] == [float(x) for x in rows.split()]
+    assert [row["a"].strip() for row in texts] == rows.decode().split()
+
+
+def test_large_floats_are_floats(tmp_path: Path) -> None:
+    content = b"a\n9223372036854775808.0\n1e19\n-inf\n9223372036854775807\n"
+
+    assert [row["a"] for row in read(tmp_path, content)] == [2.0**63, 1e19, -np.inf, 2.0**63]
+
+
 def test_names_of_columns(tmp_path: Path) -> None:
     content = b"a,b\n1,2\n"
 
@@ -197,6 +270,54 @@ def test_texts_that_are_nulls(tmp_path: Path) -> None:
     found = read(tmp_path, content, CsvFormat(na_values=("-",), defaults=(("a", 7),)))
 
     assert found == [{"a": 1, "b": "NA"}, {"a": 7, "b": "-"}]
+
+
+BLANKS: list[tuple[bytes, str, Any]] = [
+    (b"a,b\n1,2\n  \n3,4\n", ",", [{"a": 1, "b": 2}, (8, "Expected 2 columns, got 1:   "), {"a": 3, "b": 4}]),
+    (b"a\tb\nx\tq\n\t\ny\tz", "\t", [{"a": "x", "b": "q"}, {"a": "", "b": ""}, {"a": "y", "b": "z"}]),
+    (b"a\nx\n \n\n\t\r\n", ",", [{"a": "x"}, {"a": " "}, {"a": "\t"}]),
+    (b" \n\t\r\na,b\n\n1,2\r\n\r\n\r", ",", [{"a": 1, "b": 2}]),
+    (b"a,b\n1,2\n\r\r\n3,4\r", ",", [{"a": 1, "b": 2}, (8, RETURN), {"a": 3, "b": 4}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "delimiter", "expected"), BLANKS)
+@pytest.mark.parametrize("newlines", [False, True])
+def test_only_empty_lines_are_blank(
+    tmp_path: Path, content: bytes, delimiter: str, expected: Any, newlines: bool
+) -> None:
+    form = CsvFormat(field_delim=delimiter, newlines_in_values=newlines)
+
+    assert read(tmp_path, content, form) == expected
+    assert by_number(tmp_path, form) == expected
+
+
+def test_lines_that_end_with_a_carriage_return_only_are_an_error(tmp_path: Path) -> None:
+    content = b"a,b\r1,2\r3,4\r"
+
+    for form in (CsvFormat(), CsvFormat(column_names=("x", "y"))):
+        with pytest.raises(RecordCorruptError, match="carriage return within the header"):
+            read(tmp_path, content, form)
+    assert read(tmp_path, content, CsvFormat(header=False)) == [(0, RETURN)]
+    assert read(tmp_path, b"a,b\r") == []
+
+
+TEXT = b"a,b\n" + b"".join(b"%d,some text\n" % k for k in range(1000))
+KINDS: list[tuple[bytes, str]] = [
+    (gzip.compress(TEXT, mtime=0), "GZIP: compression_type='GZIP'?"),
+    (bz2.compress(TEXT), "BZIP2: decompress it"),
+    (lzma.compress(TEXT), "XZ: decompress it"),
+    (b"PK\x03\x04\x14\0\0\0\x08\0\xe1\xff\n", "a ZIP archive: extract its files"),
+    (TEXT.decode().encode("utf-16"), "UTF-16: convert it to UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("content", "kind"), KINDS, ids=lambda x: repr(x)[:9])
+def test_what_is_no_text_is_told(tmp_path: Path, content: bytes, kind: str) -> None:
+    with pytest.raises(RecordCorruptError) as caught:
+        read(tmp_path, content)
+
+    assert f"; this looks like {kind}" in caught.value.problem
 
 
 def test_one_column(tmp_path: Path) -> None:
@@ -237,3 +358,53 @@ def test_quotes_within_fields_do_not_move_rows(tmp_path: Path) -> None:
         {"a": "u\nv", "b": "3"},
     ]
     assert places(tmp_path, form) == [4, 9, 15, 19]
+
+
+TEXTS = check_schema({"a": str, "b": str})
+NEWLINE = "a quoted field contains a newline; newlines_in_values=True allows that"
+
+
+@pytest.mark.parametrize("size", [1, 7, 16, 1000])
+def test_a_row_of_several_lines_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Quotes in fields without quotes are text, and an open one that no well-formed row begins with is its line's."""
+    monkeypatch.setattr(text, "BLOCK_BYTES", size)
+    monkeypatch.setattr(text, "FIRST_BYTES", size)
+    rows = [b"1,2", b'"x\ny",3', b'5" pipe,4', b'"p\n\nq,""r""\r\ns",5', b'6" wide,6', b'7,"stray']
+    rows += [b'8,"ok"', b'"end\n",9']
+    form = CsvFormat(schema=TEXTS)
+
+    found = read(tmp_path, b"a,b\n" + b"\n".join(rows), form)
+
+    assert [x if isinstance(x, dict) else x[1] for x in found] == [
+        {"a": "1", "b": "2"},
+        NEWLINE,
+        {"a": '5" pipe', "b": "4"},
+        NEWLINE,
+        {"a": '6" wide', "b": "6"},
+        "a quoted field does not end on its line; newlines_in_values=True allows that",
+        {"a": "8", "b": "ok"},
+        NEWLINE,
+    ]
+    assert by_number(tmp_path, form) == found
+    for k, place in enumerate(places(tmp_path, form)):
+        assert all_of(form, tmp_path / "c", place) == found[k:]
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_rows_do_not_depend_on_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    content = b"a,b\n" + bytes(rng.choice(list(b'",,x\n\n'), 80).tolist())
+    form = CsvFormat(schema=TEXTS)
+    monkeypatch.setattr(splitting, "_LONGEST", int(rng.integers(1, 40)))
+
+    whole = read(tmp_path, content, form)
+
+    assert by_number(tmp_path, form) == whole
+    for size in (1, 2, 9, 30):
+        monkeypatch.setattr(text, "BLOCK_BYTES", size)
+        monkeypatch.setattr(text, "FIRST_BYTES", size)
+        assert read(tmp_path, content, form) == whole

@@ -84,6 +84,9 @@ def test_a_value_that_does_not_fit_is_its_rows_error(tmp_path: Path) -> None:
     assert "column 'a': 300 is no int8" in found[1][1]
 
 
+STRUCT = pa.struct([("x", pa.float32()), ("y", pa.int64())])
+
+
 @pytest.mark.parametrize(
     ("given", "kind", "wrong"),
     [
@@ -91,6 +94,8 @@ def test_a_value_that_does_not_fit_is_its_rows_error(tmp_path: Path) -> None:
         ([1.0, 1e300, np.inf], pa.float32(), [1]),
         ([0, 1, 2], pa.bool_(), [2]),
         (["1", "x", "3"], pa.int64(), [1]),
+        ([[1.0], [1.0, 1e300], [np.inf], None], pa.list_(pa.float32()), [1]),
+        ([{"x": 1e300, "y": 1}, {"x": -np.inf, "y": 1}], STRUCT, [0]),
         ([2**24 + 1, 2**24], pa.float32(), [0]),
         ([-1, 1], pa.uint8(), [0]),
         ([None, 1], pa.int8(), []),
@@ -144,6 +149,35 @@ def test_columns_of_float16_become_others(kind: Any) -> None:
     wanted = pa.array(whole, mask=nulls)[:fits].cast(kind)
     assert made.type == kind
     assert [str(x) for x in made[:fits]] == [str(x) for x in wanted]
+
+
+SHOWN: list[tuple[Any, str]] = [
+    (pa.array([1 << 62], pa.timestamp("s")), "column 'c': '.*4611686018427387904.*' is no timestamp.ns.: "),
+    (pa.array([253402300800], pa.timestamp("s")), "column 'c': '10000-01-01 00:00:00' is no timestamp.ns.: "),
+    (pa.array([[253402300800]], pa.list_(pa.timestamp("s"))), "column 'c': this value is no list"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("array", "problem"), SHOWN, ids=lambda x: repr(x)[:20])
+def test_a_value_that_python_has_no_object_for_is_its_rows_error(array: Any, problem: str) -> None:
+    kind, bad = pa.timestamp("ns"), dict[int, str]()
+
+    made = cast(array, pa.list_(kind) if pa.types.is_list(array.type) else kind, "c", bad)
+
+    assert made.null_count == 1
+    with pytest.raises(AssertionError, match=problem):
+        raise AssertionError(bad[0])
+
+
+def test_the_row_after_such_a_value_is_delivered(tmp_path: Path) -> None:
+    path = tmp_path / "p"
+    pq.write_table(pa.table({"t": pa.array([0, 253402300800, 2], pa.timestamp("s"))}), path)
+    form = ParquetFormat(schema=check_schema({"t": "M8[ns]"}))
+
+    found = all_of(form, path)
+
+    assert [row["t"].astype(int) for row in (found[0], found[2])] == [0, 2 * 10**9]
+    assert "'10000-01-01 00:00:00" in found[1][1]
 
 
 def test_a_schema_travels_and_is_told_by_names() -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.formats.tables.reading import all_of
 
+from tundish.errors import RecordCorruptError
 from tundish.formats.tables import text
 from tundish.formats.tables.casting import check_schema
 from tundish.formats.tables.jsonlines import JsonLinesFormat
@@ -37,6 +39,7 @@ LINES: list[tuple[bytes, str]] = [
     (b'{"a": 1} {"a": 2}', "2 objects are on one line"),
     (b'{"a": "x"}', "number to string"),
     (b'{"a": 1.5}', "."),
+    (b'{"a": 9223372036854775808}', "Failed to convert"),
     (b'{"a": 1, "a": 2}', "twice"),
     (b'{"a": 1, "b": "\xff"}', "UTF"),
     (b'{"a": 1, "b": "x\ny"}', "."),
@@ -104,7 +107,7 @@ def test_types(tmp_path: Path) -> None:
     asked = {"t": "M8[s]", "n": "uint64", "f": "float16", "b": bool}
     known = read(tmp_path, content, JsonLinesFormat(schema=check_schema(asked)))[0]
 
-    assert found == {"t": "2026-11-22", "n": float(large), "f": 1, "b": True}
+    assert found == {"t": "2026-11-22", "n": large, "f": 1, "b": True}
     assert known["t"] == np.datetime64("2026-11-22", "s")
     assert known["n"] == large
     assert known["f"].dtype == np.float16
@@ -114,6 +117,58 @@ def test_numbers_with_and_without_a_fraction_are_floats(tmp_path: Path) -> None:
     found = read(tmp_path, b'{"a": 1}\n{"a": 0.5}\n{"a": 2}\n')
 
     assert [x["a"].dtype for x in found] == [np.float64] * 3
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.list_(pa.float32())])
+def test_a_number_too_large_for_float32_is_its_rows_error(tmp_path: Path, kind: Any) -> None:
+    lines = [b"Infinity", b"1e40", b"null", b"2"]
+    if pa.types.is_list(kind):
+        lines = [b"[" + x.replace(b"null", b"NaN") + b"]" for x in lines]
+    form = JsonLinesFormat(schema=check_schema({"x": kind}))
+
+    found = read(tmp_path, b"".join(b'{"x": %s}\n' % x for x in lines), form)
+
+    assert [isinstance(x, dict) for x in found] == [True, False, True, True]
+    assert "it is too large" in found[1][1]
+    assert np.isinf(found[0]["x"]).all()
+
+
+def test_integers_beyond_int64_are_uint64(tmp_path: Path) -> None:
+    large = 2**64 - 2
+    content = b"""{"a": %d, "l": [1, %d], "d": {"x": 1e30, "y": [{"z": %d}]}}
+    no
+    {"a": %d, "l": [], "d": {"x": 0.5, "y": []}}
+    """ % (large, large, large, large + 1)
+    plain = ("a", "l", "d.x")
+
+    found = read(tmp_path, content, JsonLinesFormat(columns=plain))
+
+    assert [row["a"] for row in (found[0], found[2])] == [large, large + 1]
+    assert found[0]["l"].tolist() == [1, large]
+    assert found[0]["d"]["x"].dtype == np.float64
+
+
+@pytest.mark.parametrize("others", [b"-1", b"1.5", b"1e30", b"99999999999999999999"])
+def test_integers_that_no_type_holds_are_refused(tmp_path: Path, others: bytes) -> None:
+    content = b'{"b": 1, "d": {"a": %d}}\n{"b": 2, "d": {"a": %s}}\n' % (2**63, others)
+
+    with pytest.raises(RecordCorruptError, match=r"column 'd.a' .*schema={'d.a': 'float64'}"):
+        read(tmp_path, content)
+    assert read(tmp_path, content, JsonLinesFormat(columns=("b",))) == [{"b": 1}, {"b": 2}]
+    floats = JsonLinesFormat(columns=("d.a",), schema=check_schema({"d.a": "float64"}))
+    assert read(tmp_path, content, floats)[0] == {"d": {"a": 2.0**63}}
+
+
+def test_a_schema_names_a_field_of_an_object(tmp_path: Path) -> None:
+    content = b'{"d": {"a": 1, "b": 300}}\n{"d": {"a": %d, "b": 5}}\n' % (2**64 - 4096)
+    schema = check_schema({"d.a": "uint64", "d.b": "int8"})
+
+    found = read(tmp_path, content, JsonLinesFormat(schema=schema))
+    alone = read(tmp_path, content, JsonLinesFormat(schema=schema, columns=("d.a",)))
+
+    assert found[0][0] == 0
+    assert found[1] == {"d": {"a": 2**64 - 4096, "b": 5}}
+    assert alone[1] == {"d": {"a": 2**64 - 4096}}
 
 
 def test_what_is_learnt_does_not_hang_on_bad_lines(tmp_path: Path) -> None:
