@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _BEYOND = 2.0**63
+_INTEGER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 _LONG = re.compile(r"\s*([+-]?)0*(\d{19,})\s*", re.ASCII)
 
 
@@ -32,7 +33,7 @@ def is_wide(number: int) -> bool:
 
 
 def type_of_texts(name: str, column: Callable[[str, Any], Any]) -> Any:
-    """Return the type of a column of large numbers: that of integers if some are integers beyond int64.
+    """Return the type of a column of large numbers: that of integers if all are integers, and some beyond int64.
 
     Parameters
     ----------
@@ -44,10 +45,12 @@ def type_of_texts(name: str, column: Callable[[str, Any], Any]) -> Any:
     Raises
     ------
     ValueError
-        Some are, and others are no integers, or beyond uint64.
+        They are, and uint64 does not hold all of them.
     """
-    texts = column(name, pa.string()).to_pylist()
-    wide = next((text for text in texts if text and _is_wide(text)), None)
+    texts = list(filter(None, column(name, pa.string()).to_pylist()))
+    if not all(map(_INTEGER.fullmatch, texts)):
+        return pa.float64()
+    wide = next((text for text in texts if _is_wide(text)), None)
     if wide is None:
         return pa.float64()
     try:
@@ -78,6 +81,6 @@ def unfit(name: str, text: str, remedy: str) -> str:
         The advice at the end.
     """
     return (
-        f"column {name!r} has integers beyond int64, such as {text.strip()[:40]}, and a value that is not "
+        f"column {name!r} has integers beyond int64, such as {text.strip()[:40]}, and one that is not "
         f"of uint64: {remedy}"
     )

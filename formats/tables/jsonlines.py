@@ -183,9 +183,10 @@ def _with_integers(kind: Any, values: list[Any], name: str, form: JsonLinesForma
         return pa.list_(_with_integers(kind.value_type, items, name, form))
     numbers = [value for value in values if type(value) in (int, float)]
     wide = next((value for value in numbers if type(value) is int and is_wide(value)), None)
-    if wide is None or not pa.types.is_float64(kind) or not _is_inferred(name, form):
+    floats = any(type(value) is float for value in numbers)
+    if wide is None or floats or not pa.types.is_float64(kind) or not _is_inferred(name, form):
         return kind
-    if all(type(value) is int and 0 <= value < 2**64 for value in numbers):
+    if all(0 <= value < 2**64 for value in numbers):
         return pa.uint64()
     remedy = f"schema={{{name!r}: 'float64'}} rounds them; text in the file keeps them"
     raise ValueError(unfit(name, str(wide), remedy))

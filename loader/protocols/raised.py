@@ -82,12 +82,12 @@ def opened(error: BaseException) -> BaseException:
     return error.error if type(error) is Carried else error
 
 
-def node_of(error: BaseException, default: Any = None) -> Any:
+def node_of(error: BaseException | None, default: Any = None) -> Any:
     """Return the node that an error is marked with."""
     return attribute(error, NODE_MARK, default)
 
 
-def attribute(error: BaseException, name: str, default: Any = None) -> Any:
+def attribute(error: BaseException | None, name: str, default: Any = None) -> Any:
     """Return an attribute of a user's exception, whose class may raise anything when it is asked."""
     try:
         return getattr(error, name, default)

@@ -44,6 +44,9 @@ _LATE_S, _LATE = 0.3, 3.0
 _LONG = 4.0
 """So many times as late is a task that is done twice though a twentieth of all has been."""
 
+_MOST_BLOCKS = 2**32 - 1
+"""Beyond this number blocks are counted from 1 again: a message has 32 bits for it."""
+
 _LEAST_TASKS = 8
 """The number of tasks of a stage that have to be known for that."""
 
@@ -332,7 +335,7 @@ class Coordinator:
 
     def next_block(self) -> int:
         """Return a number for a new block."""
-        self._next_block += 1
+        self._next_block = self._next_block % _MOST_BLOCKS + 1
         return self._next_block
 
     def issue(self, block: Any) -> list[Job]:

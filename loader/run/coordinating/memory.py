@@ -52,7 +52,10 @@ class Memory:
     """
 
     def __init__(self, budget: int) -> None:
-        self.budget, self.ring = budget, shared_ring(budget)
+        self.ring = shared_ring(budget)
+        if self.ring is not None and self.ring.arena.capacity is not None:  # of its file system
+            budget = min(budget, self.ring.arena.capacity)
+        self.budget = budget
         self.copies = 0
         self.reserve = Reserve(self.ring, budget)
         self._ready: WeakSet[Block] = WeakSet()

@@ -110,7 +110,7 @@ class LocalRecruiting:
             peer.thread = threading.Thread(
                 target=self._crew.thread,
                 args=(theirs, self._arena),
-                name=f"tundish-worker-{peer.name}",
+                name=f"tundish-worker-{seat}",
                 daemon=True,
             )
             peer.thread.start()

@@ -242,7 +242,7 @@ class _Template(Zygote):
 
     def become(self, request: Request, fds: Sequence[int]) -> NoReturn:
         gc.enable()
-        for fd in self._own() - set(fds):
+        for fd in self._own() - set(fds) - {0, 1, 2}:  # which are the worker's by now
             os.close(fd)
         take_page(self.page)
         reseed()

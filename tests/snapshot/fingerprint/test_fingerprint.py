@@ -141,10 +141,16 @@ def text(value: Any) -> str:
     return text_of(described)
 
 
+WRAPPED: list[list[Callable[[], Any]]] = [
+    [functools.partial(counted, n, how)]
+    for n in (1, 2)
+    for how in (functools.lru_cache, through_partial, Wrapped)
+]
+
 # One value a group of equal ones; any two of different groups must differ.
 VALUES: list[list[Callable[[], Any]]] = [
     [lambda: None],
-    *([functools.partial(counted, n, how)] for n in (1, 2) for how in (functools.lru_cache, through_partial, Wrapped)),
+    *WRAPPED,
     [lambda: 0],
     [lambda: False],
     [lambda: 0.0],
