@@ -143,5 +143,5 @@ class LocalRecruiting:
         files = [each for each in (arena, verified, crew.payload) if each is not None]
         fds = [theirs.fileno(), *(each.fd for each in files)]
         self._launcher.preload(crew.preload)
-        peer.process = self._launcher.start(crew.entry, fds, config)
+        peer.process = self._launcher.start(crew.entry, fds, config, surroundings=crew.surroundings)
         theirs.close()

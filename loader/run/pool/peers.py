@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tundish.loader.run.starting.surroundings import Surroundings
 from tundish.loader.run.watching.queueing import Runner, queued_s
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class WorkerSpec:
         If workers are threads: their main function, called with channel and arena.
     recruiting : callable or None
         Makes the source of workers; None for workers of this machine.
+    surroundings : Surroundings
+        The environment, paths and arguments of workers of this machine.
     """
 
     entry: str = ""
@@ -72,6 +75,7 @@ class WorkerSpec:
     answer: Callable[[bytes], tuple[bytes, list[str]]] | None = None
     thread: Callable[[Channel, Arena | None], None] | None = None
     recruiting: Callable[[WorkerSpec, Arena | None, Poller], Recruiting] | None = None
+    surroundings: Surroundings = field(default_factory=Surroundings.here)
 
 
 @dataclass(eq=False)

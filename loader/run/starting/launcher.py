@@ -35,13 +35,13 @@ from tundish.loader.run.starting.control import Control, ControlKind, Message, s
 from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.starting.request import Request
 from tundish.loader.run.starting.surroundings import (
+    Surroundings,
     command,
     exec_environ,
     import_path,
     interpreter,
     standard_stream,
     worker_environ,
-    working_directory,
 )
 from tundish.shm.budget import portable
 from tundish.shm.liveness import describe_exit, kill_session
@@ -238,10 +238,11 @@ class Launcher:
         *,
         hidden: bool = True,
         environ: Mapping[str, str] | None = None,
+        surroundings: Surroundings | None = None,
     ) -> WorkerProcess:
         """Request a worker, without waiting for it.
 
-        The worker gets the present environment, ``sys.path``, ``sys.argv``, working directory, stdout and stderr.
+        The worker gets this process's present stdout and stderr.
 
         Parameters
         ----------
@@ -257,6 +258,8 @@ class Launcher:
             environment as this process's.
         environ : mapping, optional
             Environment variables that override those. With ``spawn``, the interpreter starts with them.
+        surroundings : Surroundings, optional
+            Its environment, ``sys.path``, ``sys.argv`` and working directory; default: this process's now.
 
         Returns
         -------
@@ -270,7 +273,7 @@ class Launcher:
         if os.getpid() != self._owner:
             raise RuntimeError(f"this launcher is process {self._owner}'s, not {os.getpid()}'s")
         overrides = {**(self._environ if hidden else {}), **(environ or {})}
-        request = self._request(entry, config, overrides)
+        request = self._request(entry, config, overrides, surroundings or Surroundings.here())
         self.pump()
         with self._lock, contextlib.ExitStack() as copies:
             sentinel = None
@@ -290,14 +293,16 @@ class Launcher:
                 self._lose(worker)
         return worker
 
-    def _request(self, entry: str, config: bytes, overrides: Mapping[str, str]) -> Request:
+    def _request(
+        self, entry: str, config: bytes, overrides: Mapping[str, str], around: Surroundings
+    ) -> Request:
         return Request(
             entry=entry,
             config=config,
-            environ={**os.environ, **overrides},
-            path=import_path(),
-            argv=[str(argument) for argument in sys.argv],
-            cwd=working_directory(),
+            environ={**around.environ, **overrides},
+            path=list(around.path),
+            argv=list(around.argv),
+            cwd=around.cwd,
         )
 
     def fileno(self) -> int | None:
@@ -525,7 +530,9 @@ class Template(Launcher):
                 self._process.kill()
                 raise deadlocked("the process that workers are forked from", "")
 
-    def _request(self, entry: str, config: bytes, overrides: Mapping[str, str]) -> Request:
+    def _request(
+        self, entry: str, config: bytes, overrides: Mapping[str, str], around: Surroundings
+    ) -> Request:
         return Request(entry, config, environ={}, path=[], argv=[], cwd=None)
 
     def leave(self) -> None:

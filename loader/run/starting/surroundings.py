@@ -1,6 +1,6 @@
 """The environment of a worker: what it shares with its consumer, and what it must not share.
 
-Working directory, environment, ``sys.path`` and ``sys.argv`` are the consumer's at the time of the request. The sizes
+Working directory, environment, ``sys.path`` and ``sys.argv`` are the consumer's as its iterator was made. The sizes
 of thread pools and the visibility of accelerators are not; malloc and the hashes of texts are configured before the
 interpreter starts.
 """
@@ -12,7 +12,8 @@ import ctypes
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,22 @@ def working_directory() -> str | None:
         return str(Path.cwd())
     except FileNotFoundError:
         return None
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a worker has of its consumer's process: the same for all workers of an iterator, whenever they start."""
+
+    environ: Mapping[str, str]
+    path: Sequence[str]
+    argv: Sequence[str]
+    cwd: str | None
+
+    @classmethod
+    def here(cls) -> Surroundings:
+        """Return those of this process now."""
+        argv = [str(argument) for argument in sys.argv]
+        return cls(dict(os.environ), import_path(), argv, working_directory())
 
 
 def standard_stream(fd: int) -> int:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 
 from tundish import Dataset
 from tundish.loader.run.coordinating import coordinator as coordinator_module
@@ -33,7 +37,7 @@ WITHOUT_STREAMS = """
 
 def test_standard_descriptors_may_be_closed(tmp_path: Path) -> None:
     file = tmp_path / "found"
-    command = [sys.executable, "-c", textwrap.dedent(WITHOUT_STREAMS), file]
+    command = [sys.executable, "-c", textwrap.dedent(WITHOUT_STREAMS), str(file)]
     subprocess.run(command, check=False, timeout=60)
     assert file.read_text() == "[0, 1]" * 3
 
@@ -73,3 +77,24 @@ def test_threads_are_told_apart() -> None:
 
     names = set(Dataset.range(30).map(name).iterator(workers=2, executor="thread"))
     assert names == {"tundish-worker-0", "tundish-worker-1"}
+
+
+def test_a_worker_in_place_of_a_killed_one_has_its_surroundings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def around(_: Any) -> Any:
+        time.sleep(0.002)
+        return os.getcwd(), os.environ["TUNDISH_TEST"], sys.argv[-1]  # noqa: PTH109 - quick
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TUNDISH_TEST", "first")
+    monkeypatch.setattr(sys, "argv", ["first"])
+    with Dataset.range(300).map(around).iterator(workers=2) as it:
+        found = {next(it)}
+        monkeypatch.chdir("/")
+        monkeypatch.setenv("TUNDISH_TEST", "second")
+        monkeypatch.setattr(sys, "argv", ["second"])
+        os.kill(it.worker_pids()[0], signal.SIGKILL)
+        found.update(it)
+        assert it.stats.restarts
+    assert found == {(str(tmp_path), "first", "first")}
