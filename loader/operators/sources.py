@@ -144,13 +144,15 @@ class FromList(SourceNode):
         return {"spec": str(spec_of(unflatten(tree, leaves))), "count": len(self.elements)}
 
     def evaluator(self, maker: Maker) -> Value:
-        elements = self.elements
+        elements, hand = self.elements, maker.hand
 
         def value(item: int, _: int) -> Any:
             leaves, tree = elements[item]
             return unflatten(tree, leaves)
 
-        return value
+        if hand is None:
+            return value
+        return lambda item, _: hand(unflatten(elements[item][1], elements[item][0]))
 
 
 def _rows_of(element: Any) -> int | None:
