@@ -410,10 +410,10 @@ def _read_only(leaf: Any) -> Any:
 
 
 def _sliceable(leaf: Any) -> Any:
-    """Return an array that can be sliced; for a table, a dict of them."""
+    """Return an array that can be sliced; for a table or an ``OrderedDict``, a dict of them."""
     found = normalise(leaf)
     if type(found) is dict:
-        return map_leaves(_read_only, found)
+        return map_leaves(_sliceable, found)
     array = found if isinstance(found, np.ndarray) else normalise(np.asarray(leaf))
     if not isinstance(array, np.ndarray) or array.ndim == 0:
         raise SpecError(f"from_tensor_slices needs arrays with a first dimension, not {leaf!r}")
