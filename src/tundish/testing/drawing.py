@@ -209,6 +209,7 @@ def _own_steps(rng: random.Random, last: str, other: Callable[[], str]) -> dict[
         f".shuffle({few}, seed={seed}, reshuffle_each_iteration=False)": 1,
         f".shuffle(None, seed={seed})": 3,
         f".repeat({rng.choice((0, 1, 2, 2, 3))})": 2,
+        f".take(2).map(Draw({k}), seed={seed}).filter(Keep({k}, 30)).repeat(5)": 1,
         f".repeat().take({rng.randint(1, 40)})": 1,
         f".shard({few}, {rng.randrange(few)})": 1,
         f".shard_by_process(InputContext({few}, {rng.randrange(few)}))": 1,

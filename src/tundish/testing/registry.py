@@ -351,6 +351,10 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
             limit=40,
         ),
         Case("repeat-none", lambda d: d.range(5).repeat(0)),
+        Case(
+            "repeat-gaps",  # some passes are empty
+            lambda d: d.range(2).map(Draw(1), seed=1).filter(Keep(1, 20)).repeat(12).batch(2),
+        ),
     ),
     "shard": (
         Case("shard", lambda d: d.range(23).shard(4, 3)),
