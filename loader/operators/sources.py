@@ -22,6 +22,7 @@ from tundish.loader.protocols.specs import common
 from tundish.ragged import ragged_apart
 from tundish.spec import (
     ArraySpec,
+    classes_apart,
     flatten,
     leaf_key,
     map_leaves,
@@ -341,7 +342,7 @@ class SourceMethods(Fluent):
             if not same_structure(tree, taken[0][1]):
                 raise SpecError(
                     f"elements must have one structure: element {at} is {show_tree(tree)}, "
-                    f"element 0 is {show_tree(taken[0][1])}"
+                    f"element 0 is {show_tree(taken[0][1])}{classes_apart(tree, taken[0][1])}"
                 )
             for path, dtype in _dtypes(leaves, tree).items():
                 if dtype != first[path]:

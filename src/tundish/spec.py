@@ -591,3 +591,27 @@ def show_tree(tree: Tree) -> str:
         return "{" + ", ".join(parts) + "}"
     inner = ", ".join(show_tree(s) for s in subtrees)
     return f"({inner})" if kind == "t" else f"{keys.__name__}({inner})"
+
+
+def classes_apart(first: Tree, second: Tree) -> str:
+    """Return for a message which classes of namedtuples, equal in their fields, differ in two structures; empty if none do."""
+    if first is None or second is None or first[0] != second[0]:
+        return ""
+    if first[0] == "n" and first[1] is not second[1] and first[1]._fields == second[1]._fields:
+        names = [f"{kind.__module__}.{kind.__qualname__}" for kind in (first[1], second[1])]
+        told = "two classes named " + names[0] if names[0] == names[1] else " and ".join(names)
+        return f"; namedtuples must be of one class, and these are of {told}"
+    pairs = zip(first[2], second[2], strict=False)
+    return next(filter(None, (classes_apart(a, b) for a, b in pairs)), "")
+
+
+def of_an_empty_list(key: Any, other: Any) -> str:
+    """Return for a message that a leaf's dtype may be that of an empty list; empty if it cannot be."""
+    for one, beside in ((key, other), (other, key)):
+        if isinstance(one, type) or isinstance(beside, type) or one[0] == beside[0]:
+            continue
+        if one[0] == np.float64 and 0 in one[1]:
+            return (
+                f"; an empty list is float64, so give its dtype: np.array([], {str(beside[0])!r})"
+            )
+    return ""
