@@ -12,7 +12,7 @@ import numpy as np
 from tundish.calls import answering, check_is, did_you_mean
 from tundish.errors import CardinalityError
 from tundish.forked import renewed
-from tundish.loader.plan.checks import check_callable
+from tundish.loader.plan.checks import check_callable, check_function
 from tundish.loader.plan.node import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
@@ -347,7 +347,7 @@ class Dataset(Methods[Element_co], Nested):
         >>> int(td.Dataset.range(5).reduce(0, lambda s, x: s + x))
         10
         """
-        check_callable("reduce_func", reduce_func)
+        check_function("reduce_func", reduce_func)
         state = initial_state
         with iter(self) as elements:
             for element in elements:

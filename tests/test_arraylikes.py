@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -164,3 +165,24 @@ def test_polars() -> None:
     assert delivered(td.Dataset.from_source(pl.DataFrame({"x": [1, 2]}))) == [{"x": 1}, {"x": 2}]
     with pytest.raises(SpecError, match="1 of 2 values of a polars Series are missing"):
         td.Dataset.from_tensors(pl.Series([1, None]))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_dict_of_another_class_is_a_dict(workers: int) -> None:
+    ordered = td.Dataset.range(4).map(lambda i: OrderedDict(b=i, a=defaultdict(list, c=[i])))
+    rows = OrderedDict(b=[0, 1, 2, 3], a={"c": [[0], [1], [2], [3]]})
+    for ds in (ordered, td.Dataset.from_tensor_slices(rows)):
+        batch = delivered(ds.batch(2), workers)[0]
+        assert type(batch) is dict
+        assert list(batch) == ["b", "a"]
+        assert batch["b"].tolist() == [0, 1]
+        assert batch["a"]["c"].tolist() == [[0], [1]]
+    with pytest.raises(SpecError, match="arrays with a first dimension"):
+        td.Dataset.from_tensor_slices(OrderedDict(a=1))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_times_in_the_other_byte_order_are_the_machine_s(workers: int) -> None:
+    times = np.array([1, 2], ">M8[s]")
+    for element in delivered(td.Dataset.range(2).map(lambda _: (times, [times])), workers):
+        assert [part.dtype.str for part in element] == [np.dtype("M8[s]").str] * 2

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tundish import Dataset
 from tundish.errors import SpecError
+from tundish.spec import normalise
 
 BIG = 2**63 + 1
 
@@ -39,3 +42,36 @@ def test_they_are_refused(value: Any, workers: int) -> None:
 def test_those_that_fit_are_integers() -> None:
     found: Any = next(iter(Dataset.range(1).map(lambda _: [(2**63 - 1, 1), (2, 3)])))
     assert found.tolist() == [[2**63 - 1, 1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[2**63], [[2**63, 2**63]], [np.uint64(BIG), 3], [[np.uint64(BIG)], [np.int8(1)]]],
+)
+def test_those_that_numpy_makes_unsigned_or_rounds(value: Any) -> None:
+    with pytest.raises(SpecError, match=r"does not fit 64 bits|rounds"):
+        normalise(value)
+
+
+def test_unsigned_ints_of_numpy_s_are_what_they_are() -> None:
+    assert normalise([np.uint64(BIG)]).tolist() == [BIG]
+    assert normalise([np.uint64(2**63), 0]).tolist() == [2.0**63, 0]
+
+
+def test_what_is_masked_or_missing_within_a_list() -> None:
+    for value in (
+        [np.ma.array([1, 2], mask=[False, True])],
+        [[1, 2], np.ma.array([1, 2], mask=[0, 1])],
+    ):
+        with pytest.raises(SpecError, match="masked"):
+            normalise(value)
+    with pytest.raises(SpecError, match="missing"):
+        normalise([pa.array([1, None])])
+    assert normalise([np.ma.array([1, 2])]).tolist() == [[1, 2]]
+
+
+def test_a_list_that_contains_itself_ends() -> None:
+    value: list[Any] = []
+    value.append(value)
+    with pytest.raises(SpecError, match="ragged"):
+        normalise(value)

@@ -344,6 +344,8 @@ def split(value: Any) -> tuple[int, Callable[[int], Any]]:
             raise SpecError(
                 f"unbatch needs arrays with a first dimension; {path or 'the element'} is {spec_of(leaf)}"
             )
+        if isinstance(leaf, RaggedRows):
+            leaf.check()
         sizes.add(len(leaf))
     if len(sizes) != 1:
         raise SpecError(f"unbatch needs leaves with equal first dimensions, not {sorted(sizes)}")

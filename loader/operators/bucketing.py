@@ -12,7 +12,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.operators.grouping import GroupByWindow, Groups
 from tundish.loader.operators.pads import check_padding
-from tundish.loader.plan.checks import check_callable, check_counts, check_flag
+from tundish.loader.plan.checks import check_counts, check_flag, check_function
 from tundish.loader.plan.node import OwnFunction
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.refs import not_there
@@ -168,7 +168,7 @@ class BucketingMethods(Fluent):
         [[3, 3, 3, 0], [4, 4, 4, 4]]
         [[5, 5, 5, 5, 5, 0], [6, 6, 6, 6, 6, 6]]
         """
-        check_callable("element_length_func", element_length_func)
+        check_function("element_length_func", element_length_func)
         boundaries = check_counts("bucket_boundaries", bucket_boundaries)
         sizes = check_counts("bucket_batch_sizes", bucket_batch_sizes, least=1)
         if len(sizes) != len(boundaries) + 1:

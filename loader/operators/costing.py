@@ -22,7 +22,7 @@ from tundish.loader.operators.gathering import (
 )
 from tundish.loader.operators.padding import PaddingRule
 from tundish.loader.operators.pads import Padding, check_padding
-from tundish.loader.plan.checks import check_callable, check_count, check_flag
+from tundish.loader.plan.checks import check_count, check_flag, check_function
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.protocols.collate import collate, fits
 from tundish.loader.protocols.fluent import Fluent
@@ -290,7 +290,7 @@ class CostingMethods(Fluent):
             raise TypeError(f"max_cost must be a number, not {type(max_cost).__name__}")
         if not 0 < max_cost < math.inf:
             raise ValueError(f"max_cost must be more than 0 and finite, not {max_cost}")
-        check_callable("cost", cost)
+        check_function("cost", cost)
         if max_elements is not None:
             max_elements = check_count("max_elements", max_elements, least=1)
         padding = check_padding(padded_shapes, padding_values, pad_to_multiple_of, side)

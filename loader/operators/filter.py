@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.loader.operators.map import caller, check_policy
-from tundish.loader.plan.checks import check_callable, check_count
+from tundish.loader.plan.checks import check_count, check_function
 from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
@@ -153,7 +153,7 @@ class FilterMethods(Fluent):
         >>> [int(x) for x in td.Dataset.range(6).filter(lambda x: x % 2)]
         [1, 3, 5]
         """
-        check_callable("predicate", predicate)
+        check_function("predicate", predicate)
         check_drawing(predicate, None, self._arguments, "predicate", seeded=False)
         retries = check_count("retries", retries, least=0)
         return self._then(Filter, predicate, check_policy(on_error), retries)

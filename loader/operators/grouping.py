@@ -11,7 +11,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.operators.flat_map import FlatMap
 from tundish.loader.operators.windows import dataset_of, parts_of
-from tundish.loader.plan.checks import check_callable, check_count
+from tundish.loader.plan.checks import check_callable, check_count, check_function
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, ref_of, to_json
@@ -244,13 +244,13 @@ class GroupingMethods(Fluent):
         >>> [x.tolist() for x in ds]
         [[0, 2], [1, 3], [4, 6], [5]]
         """
-        check_callable("key_func", key_func)
+        check_function("key_func", key_func)
         check_callable("reduce_func", reduce_func)
         if (window_size is None) == (window_size_func is None):
             raise ValueError("give one of window_size and window_size_func, not both or neither")
         if window_size is not None:
             window_size = check_count("window_size", window_size, least=1)
         if window_size_func is not None:
-            check_callable("window_size_func", window_size_func)
+            check_function("window_size_func", window_size_func)
         groups = self._then(Groups, key_func, window_size, window_size_func, type(self))
         return groups._then(GroupByWindow, reduce_func)  # noqa: SLF001 - ours

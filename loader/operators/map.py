@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.loader.plan.checks import (
-    check_callable,
     check_count,
+    check_function,
     check_optional_flag,
     check_seed,
     check_word,
@@ -115,8 +115,7 @@ class Map(Unary):
                 if type(result) is np.int64 and check is None:
                     return result
                 if check is not None:
-                    result = checked(result)
-                    check(result)
+                    result = check(checked(result, result := None))
                 return hand(result, result := None)
             except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
@@ -357,7 +356,7 @@ class MapMethods(Fluent):
         >>> [int(x) for x in td.Dataset.range(3).map(lambda x: x * 2)]
         [0, 2, 4]
         """
-        check_callable("map_func", map_func)
+        check_function("map_func", map_func)
         seed = check_seed(seed)
         check_drawing(map_func, seed, self._arguments)
         if output_signature is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.operators.scanning import FailureMaker, State
-from tundish.loader.plan.checks import check_callable
+from tundish.loader.plan.checks import check_function
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Made
@@ -63,7 +63,7 @@ class Reducer:
 
     def __post_init__(self) -> None:
         for name in ("init_func", "reduce_func", "finalize_func"):
-            check_callable(name, getattr(self, name))
+            check_function(name, getattr(self, name))
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +254,7 @@ class ReducingMethods(Fluent):
         >>> list(td.Dataset.range(5).group_by_reducer(lambda x: x // 3, count))
         [(np.int64(0), np.int64(3)), (np.int64(1), np.int64(2))]
         """
-        check_callable("key_func", key_func)
+        check_function("key_func", key_func)
         if not isinstance(reducer, Reducer):
             raise TypeError(
                 f"reducer must be a td.experimental.Reducer, not {type(reducer).__name__}"

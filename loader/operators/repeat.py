@@ -210,7 +210,7 @@ def split_ref(ref: Ref, base: int | None) -> tuple[int, Ref]:
 
 
 class Repeated:
-    """Pass after pass of the input; an empty pass ends the stream."""
+    """Pass after pass of the input; an empty pass ends the stream of one without end, which would never give anything."""
 
     def __init__(self, node: Repeat, build: Callable[[Operator, int], Machine], pass_: int) -> None:
         self._node, self._build, self._pass = node, build, pass_
@@ -261,9 +261,11 @@ class Repeated:
         return count is None or self._p < count
 
     def _open_next(self) -> None:
-        """Start the next pass, or raise End if this one was empty or the last."""
+        """Start the next pass, or raise End if this one was the last, or was empty and no other need be different."""
         count = self._node.count
-        if not self._some or (count is not None and self._p + 1 >= count):
+        if count is not None and self._p + 1 >= count:
+            raise End
+        if not self._some and (count is None or self._node.up.cardinality == 0):
             raise End
         self._p += 1
         self._some = False

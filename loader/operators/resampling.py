@@ -11,7 +11,7 @@ from numpy.random import Generator, Philox
 
 from tundish.errors import SpecError
 from tundish.loader.operators.map import Map
-from tundish.loader.plan.checks import check_callable, check_seed
+from tundish.loader.plan.checks import check_function, check_seed
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure
@@ -238,7 +238,7 @@ class ResamplingMethods(Fluent):
         >>> len(kept), sum(kept)
         (2015, 1000)
         """
-        check_callable("class_func", class_func)
+        check_function("class_func", class_func)
         target = _distribution("target_dist", target_dist)
         initial = None
         if initial_dist is not None:

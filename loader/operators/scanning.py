@@ -11,7 +11,7 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.gaps import copied
-from tundish.loader.plan.checks import check_callable
+from tundish.loader.plan.checks import check_function
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin, identities
@@ -245,5 +245,5 @@ class ScanningMethods(Fluent):
         """
         if initial_state is None:
             raise SpecError("initial_state must be an element, not None")
-        check_callable("scan_func", scan_func)
+        check_function("scan_func", scan_func)
         return self._then(Scan, map_leaves(own, normalise(initial_state)), scan_func)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.plan.checks import check_callable, check_count, check_flag
+from tundish.loader.plan.checks import check_count, check_flag, check_function
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, refs
@@ -192,5 +192,5 @@ class SortingMethods(Fluent):
         ['a', 'bb', 'ccc', 'e', 'dddd']
         """
         size = check_count("window", window, least=1)
-        keyed = self._then(SortKey, check_callable("key", key))
+        keyed = self._then(SortKey, check_function("key", key))
         return keyed._then(SortWithin, size, check_flag("reverse", reverse))  # noqa: SLF001 - ours

@@ -22,6 +22,7 @@ from tundish.loader.protocols.specs import common
 from tundish.ragged import ragged_apart
 from tundish.spec import (
     ArraySpec,
+    classes_apart,
     flatten,
     leaf_key,
     map_leaves,
@@ -144,13 +145,15 @@ class FromList(SourceNode):
         return {"spec": str(spec_of(unflatten(tree, leaves))), "count": len(self.elements)}
 
     def evaluator(self, maker: Maker) -> Value:
-        elements = self.elements
+        elements, hand = self.elements, maker.hand
 
         def value(item: int, _: int) -> Any:
             leaves, tree = elements[item]
             return unflatten(tree, leaves)
 
-        return value
+        if hand is None:
+            return value
+        return lambda item, _: hand(unflatten(elements[item][1], elements[item][0]))
 
 
 def _rows_of(element: Any) -> int | None:
@@ -339,7 +342,7 @@ class SourceMethods(Fluent):
             if not same_structure(tree, taken[0][1]):
                 raise SpecError(
                     f"elements must have one structure: element {at} is {show_tree(tree)}, "
-                    f"element 0 is {show_tree(taken[0][1])}"
+                    f"element 0 is {show_tree(taken[0][1])}{classes_apart(tree, taken[0][1])}"
                 )
             for path, dtype in _dtypes(leaves, tree).items():
                 if dtype != first[path]:
@@ -408,10 +411,10 @@ def _read_only(leaf: Any) -> Any:
 
 
 def _sliceable(leaf: Any) -> Any:
-    """Return an array that can be sliced; for a table, a dict of them."""
+    """Return an array that can be sliced; for a table or an ``OrderedDict``, a dict of them."""
     found = normalise(leaf)
     if type(found) is dict:
-        return map_leaves(_read_only, found)
+        return map_leaves(_sliceable, found)
     array = found if isinstance(found, np.ndarray) else normalise(np.asarray(leaf))
     if not isinstance(array, np.ndarray) or array.ndim == 0:
         raise SpecError(f"from_tensor_slices needs arrays with a first dimension, not {leaf!r}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from tundish.loader.plan.checks import check_callable
+from tundish.loader.plan.checks import check_function
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure
@@ -99,4 +99,4 @@ class TakingMethods(Fluent):
         >>> [int(x) for x in td.Dataset.range(9).take_while(lambda x: x < 3)]
         [0, 1, 2]
         """
-        return self._then(TakeWhile, check_callable("predicate", predicate))
+        return self._then(TakeWhile, check_function("predicate", predicate))

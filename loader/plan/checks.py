@@ -96,9 +96,7 @@ def check_callable(name: str, function: Any) -> Callable[..., Any]:
     """Check an argument that is a function, and not an asynchronous one, whose result nobody would await."""
     if not callable(function):
         raise TypeError(f"{name} must be callable, not {type(function).__name__} ({function!r})")
-    # An object is asked for nothing: it may be a proxy.
-    alone = issubclass(type(function), (FunctionType, MethodType, partial))
-    for called in (function if alone else None, type(function).__call__):
+    for called in _called(function):
         if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
             raise TypeError(
                 f"{name} is asynchronous ({function!r}), and nothing awaits its result; give a plain "
@@ -106,3 +104,20 @@ def check_callable(name: str, function: Any) -> Callable[..., Any]:
             )
     checked: Callable[..., Any] = function
     return checked
+
+
+def check_function(name: str, function: Any) -> Callable[..., Any]:
+    """Check a function whose result is used as it is; a generator function's would be an iterator, and always true."""
+    checked = check_callable(name, function)
+    if any(map(inspect.isgeneratorfunction, _called(function))):
+        raise TypeError(
+            f"{name} is a generator function ({function!r}), and its result is an iterator, not what it yields; give a "
+            "function that returns, or use flat_map for several elements of one"
+        )
+    return checked
+
+
+def _called(function: Any) -> tuple[Any, Any]:
+    """Return what may be asked what kind of function it is. An object is asked for nothing: it may be a proxy."""
+    alone = issubclass(type(function), (FunctionType, MethodType, partial))
+    return function if alone else None, type(function).__call__

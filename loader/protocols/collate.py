@@ -6,6 +6,7 @@ row into a (3,) one, so every leaf's dtype and shape are compared with the first
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,14 +19,19 @@ from tundish.loader.protocols.writer import Write, writer
 from tundish.shm.layout import MOST_DIMENSIONS
 from tundish.spec import (
     Tree,
+    classes_apart,
     flatten,
     leaf_key,
+    of_an_empty_list,
     paths,
     same_structure,
     show_key,
     show_tree,
     unflatten,
 )
+
+_AT_FIRST = 256 << 20
+"""Bytes of rows that are allocated before the first: a batch of more may never be filled."""
 
 Key = tuple[Any, tuple[int, ...]] | type
 
@@ -48,7 +54,7 @@ def misfit(
     if not same_structure(tree, first_tree):
         return (
             f"element {k} of the batch has the structure {show_tree(tree)}, "
-            f"its first element {show_tree(first_tree)}"
+            f"its first element {show_tree(first_tree)}{classes_apart(tree, first_tree)}"
         )
     here = dict(zip(paths(tree), keys, strict=True))
     for path, want in zip(paths(first_tree), first_keys, strict=True):
@@ -63,7 +69,7 @@ def misfit(
 
 def _advice(key: Key, first: Key) -> str:
     if isinstance(key, type) or isinstance(first, type) or key[0] != first[0]:
-        return ""
+        return of_an_empty_list(key, first)
     if len(key[1]) != len(first[1]):
         return ""
     return "; padded_batch pads arrays to one shape, ragged_batch keeps their lengths"
@@ -87,14 +93,14 @@ class Collator:
     Parameters
     ----------
     size : int
-        The number of rows to allocate.
+        The number of rows that it may get.
     """
 
-    __slots__ = ("_columns", "_keys", "_tree", "_write", "count", "size")
+    __slots__ = ("_columns", "_keys", "_room", "_tree", "_write", "count", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.count = 0
+        self.count = self._room = 0
         self._columns: list[Any] = []
         self._write: Write | None = None
 
@@ -109,6 +115,8 @@ class Collator:
         k = self.count
         if k == 0:
             self._start(value)
+        elif k == self._room:
+            self._grow(k + 1)
         if self._write is None:
             self._write = writer(self._tree, tuple(self._keys), self._columns)
         if not self._write(k, value):
@@ -128,6 +136,8 @@ class Collator:
         if k == 0:
             self._make(keys, tree)
         self._check(k, keys, tree)
+        if k + rows > self._room:
+            self._grow(k + rows)
         for leaf, column in zip(self._in_order(leaves, tree), self._columns, strict=True):
             if isinstance(column, list):
                 column.extend(leaf)
@@ -144,10 +154,22 @@ class Collator:
         problem = unstackable(self._keys, self._tree)
         if problem is not None:
             raise SpecError(problem)
+        arrays = [key for key in keys if not isinstance(key, type)]
+        row = sum(key[0].itemsize * math.prod(key[1]) for key in arrays)
+        self._room = min(self.size, max(1, _AT_FIRST // max(1, row)))
         self._columns = [
-            room((self.size, *key[1]), key[0]) if not isinstance(key, type) else []
+            room((self._room, *key[1]), key[0]) if not isinstance(key, type) else []
             for key in self._keys
         ]
+
+    def _grow(self, least: int) -> None:
+        """Make room for at least so many rows, and for twice as many as there are."""
+        self._room, self._write = min(self.size, max(least, 2 * self._room)), None
+        for at, column in enumerate(self._columns):
+            if not isinstance(column, list):
+                wider = room((self._room, *column.shape[1:]), column.dtype)
+                wider[: self.count] = column[: self.count]
+                self._columns[at] = wider
 
     def _check(self, k: int, keys: list[Key], tree: Tree) -> None:
         if tree == self._tree and all(map(fits, keys, self._keys)):
@@ -180,7 +202,7 @@ class Collator:
             if isinstance(column, list):
                 arrays.append(objects(column))
             else:
-                arrays.append(column if n == self.size else copied(column[:n]))
+                arrays.append(column if n == len(column) else copied(column[:n]))
         return unflatten(self._tree, arrays)
 
 

@@ -12,6 +12,7 @@ from tundish.gaps import copied
 from tundish.loader.protocols.ownership import private
 from tundish.loader.protocols.raised import carried, element_error
 from tundish.spec import (
+    NUMBERS,
     ArraySpec,
     Tree,
     flatten,
@@ -142,27 +143,71 @@ def _fit_leaf(leaf: Any, spec: ArraySpec, path: str) -> Any:
         if not spec.accepts(found):
             raise SpecError(f"{where} is {spec_of(found)}, the signature says {spec}")
         return private(found)
-    try:
-        array = np.asarray(leaf)
-    except ValueError as problem:
-        raise SpecError(f"{where} is not an array: {problem}") from problem
+    array = _array_of(leaf, spec.dtype, where)
     if not array.size and isinstance(leaf, (list, tuple)):  # numpy has to guess what is not in it
         array = array.astype(spec.dtype)
     if array.dtype != spec.dtype:
         if array.dtype.kind not in "biufc" or spec.dtype.kind not in "biufc":
             raise SpecError(f"{where} has dtype {array.dtype}, the signature says {spec.dtype}")
-        with np.errstate(all="ignore"):
-            cast = array.astype(spec.dtype)
-            # Rounding a float is the dtype's nature; changing an integer or a bool is a wrap.
-            both_float = array.dtype.kind in "fc" and spec.dtype.kind in "fc"
-            same = both_float or bool(np.array_equal(cast.astype(array.dtype), array))
-        if not same or (array.dtype.kind == "f" and spec.dtype.kind not in "fc"):
+        cast = _cast(array, spec.dtype)
+        if cast is None:
             raise SpecError(
                 f"{where} is {leaf!r} ({array.dtype}), which does not fit the signature's {spec.dtype}"
             )
         array = cast
-    elif isinstance(leaf, np.ndarray):
+    elif array.ndim and not isinstance(leaf, list):
         array = copied(array)
     if spec.shape is not None and not spec.accepts(array):
         raise SpecError(f"{where} has shape {array.shape}, the signature says {spec.shape}")
     return array if array.ndim else array[()]
+
+
+def _array_of(leaf: Any, dtype: np.dtype, where: str) -> np.ndarray:
+    kind = type(leaf)
+    try:
+        if kind is not int and not (kind is np.ndarray and leaf.dtype in NUMBERS):
+            leaf = normalise(leaf) if kind is not list else _listed(leaf, dtype)
+        return np.asarray(leaf)
+    except (ValueError, SpecError) as problem:
+        raise SpecError(f"{where} is not an array: {problem}") from problem
+
+
+def _listed(value: list[Any], dtype: np.dtype) -> Any:
+    """Convert a list; uint64 has ints that no list without a dtype may have."""
+    if dtype == np.uint64:
+        whole = np.array(value, object)
+        if whole.size and all(type(x) is int and 0 <= x < 2**64 for x in whole.flat):
+            return whole.astype(np.uint64)
+    return normalise(value)
+
+
+def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray | None:
+    """Cast numbers, or return None if one would change. That a float is rounded is its dtype's nature."""
+    have, want = array.dtype.kind, dtype.kind
+    if not array.size:
+        return array.astype(dtype) if have in _WITHIN[want] else None
+    if have not in _WITHIN[want]:
+        return None
+    if want in "iu":
+        told = np.iinfo(dtype)
+        least, most = (array, array) if array.ndim == 0 else (array.min(), array.max())
+        return array.astype(dtype) if told.min <= int(least) and int(most) <= told.max else None
+    with np.errstate(all="ignore"):
+        cast = array.astype(dtype)
+        if have in "fc":
+            finite = np.isfinite(cast)
+            return cast if finite.all() or not np.isfinite(array[~finite]).any() else None
+        back = cast.real if want == "c" else cast
+        if want in "fc" and have != "b" and not (_bounded(back, array.dtype)).all():
+            return None  # the dtype that it came from does not hold it
+        return cast if np.array_equal(back.astype(array.dtype), array) else None
+
+
+_WITHIN = {"b": "biu", "i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}
+"""The kinds of numbers that may become one of a kind, if no value changes."""
+
+
+def _bounded(floats: np.ndarray, dtype: np.dtype) -> Any:
+    """Return which floats an integer dtype could hold but for their fractions: of others a cast may give any int."""
+    bits = 8 * dtype.itemsize - (dtype.kind == "i")
+    return np.isfinite(floats) & (floats < 2.0**bits)

@@ -120,7 +120,8 @@ def owned(value: Any, _: None = None) -> Any:
 def lent(value: Any, _: None = None) -> Any:
     """Return an element that a function may change: itself if nobody else would notice, else a copy.
 
-    Read-only arrays stay as they are, and so does an object without other references.
+    Read-only arrays stay as they are, unless they hold objects that can be changed, and so does an object without other
+    references.
     """
     kind = type(value)
     if kind in SCALARS:
@@ -130,7 +131,7 @@ def lent(value: Any, _: None = None) -> Any:
         return _array_lent(value, alone)
     if kind is dict or isinstance(value, tuple):
         return _nest(value, alone, _part_lent)
-    return value if alone else _object_copied(value)
+    return _object_lent(value, alone)
 
 
 @_at_once
@@ -150,8 +151,18 @@ def _array_owned(array: np.ndarray, alone: bool) -> Any:
 
 
 def _array_lent(array: np.ndarray, alone: bool) -> Any:
-    kept = not array.flags.num & _WRITABLE or (alone and _is_fresh(array))
-    return array if kept else copied(array)
+    if alone and _is_fresh(array):
+        return array
+    if not array.flags.num & _WRITABLE and _is_plain(array):
+        return array
+    return _copied(array)
+
+
+def _object_lent(value: Any, alone: bool) -> Any:
+    """Lend what is no array; a struct is a view, and its references do not tell of whose memory."""
+    if isinstance(value, np.void):
+        return value if not value.flags.writeable else _object_copied(value)
+    return value if alone else _object_copied(value)
 
 
 def of_results(hand: Callable[..., Any] | None) -> Callable[..., Any]:
@@ -277,7 +288,7 @@ def _part_lent(part: Any, mine: bool) -> Any:
         return _array_lent(part, mine)
     if kind is dict or isinstance(part, tuple):
         return _nest(part, mine, _part_lent)
-    return part if mine else _object_copied(part)
+    return _object_lent(part, mine)
 
 
 def _like(nest: Any, parts: list[Any]) -> Any:

@@ -11,7 +11,17 @@ import numpy as np
 from tundish.arraylikes import plain
 from tundish.errors import SpecError
 from tundish.loader.protocols.items import DROPPED
-from tundish.spec import NUMBERS, ArraySpec, DatasetSpec, flatten, normalise, paths, spec_of
+from tundish.spec import (
+    NUMBERS,
+    ArraySpec,
+    DatasetSpec,
+    flatten,
+    normalise,
+    paths,
+    same_structure,
+    spec_of,
+    unflatten,
+)
 
 _ARRAY = np.ndarray
 
@@ -39,16 +49,23 @@ def truth(answer: Any) -> bool:
 
 
 def checker(signature: Any) -> Callable[[Any], Any]:
-    """Return a function that checks values against a signature, and raises `SpecError` for a misfit."""
+    """Return a function that checks values against a signature, and raises `SpecError` for a misfit.
+
+    It returns the value, with the keys of dicts in the signature's order.
+    """
     specs, tree = flatten(signature)
     names = paths(tree)
 
     def check(value: Any) -> Any:
         leaves, have = flatten(value)
         if have != tree:
-            raise SpecError(
-                f"the function returned {spec_of(value)}, the signature says {signature}"
-            )
+            if not same_structure(have, tree):
+                raise SpecError(
+                    f"the function returned {spec_of(value)}, the signature says {signature}"
+                )
+            by_path = dict(zip(paths(have), leaves, strict=True))
+            leaves = [by_path[name] for name in names]
+            value = unflatten(tree, leaves)
         for leaf, spec, name in zip(leaves, specs, names, strict=True):
             assert isinstance(spec, (ArraySpec, DatasetSpec))
             if not spec.accepts(leaf):

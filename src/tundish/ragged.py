@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tundish.errors import SpecError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -59,18 +61,31 @@ class Ragged(NamedTuple):
     def rows(self) -> list[np.ndarray]:
         """Return the rows, as views of `values`.
 
+        Raises
+        ------
+        SpecError
+            `row_splits` does not divide all of `values`.
+
         Examples
         --------
         >>> Ragged(np.array([7, 8, 9]), np.array([0, 2, 2, 3])).rows()
         [array([7, 8]), array([], dtype=int64), array([9])]
         """
+        self._check_splits()
         return np.split(self.values, self.row_splits[1:-1]) if self.nrows else []
 
     def to_list(self) -> list[Any]:
-        """Return the rows as lists; if `values` is a `Ragged` itself, as lists of lists."""
+        """Return the rows as lists; if `values` is a `Ragged` itself, as lists of lists.
+
+        Raises
+        ------
+        SpecError
+            `row_splits` does not divide all of `values`.
+        """
         inner: Any = self.values
         if not isinstance(inner, Ragged):
             return [row.tolist() for row in self.rows()]
+        self._check_splits()
         values = inner.to_list()
         return [values[first:stop] for first, stop in pairwise(self.row_splits.tolist())]
 
@@ -100,8 +115,8 @@ class Ragged(NamedTuple):
         Raises
         ------
         ValueError
-            `shape` has another number of dimensions; or this is a batch of `Ragged`, whose `row_splits` have
-            two dimensions.
+            `shape` has another number of dimensions; `row_splits` does not divide all of `values` (a `SpecError`); or
+            this is a batch of `Ragged`, whose `row_splits` have two dimensions.
         TypeError
             `default_value` does not fit the dtype of the values.
 
@@ -117,11 +132,7 @@ class Ragged(NamedTuple):
                [-1, -1],
                [ 9, -1]])
         """
-        if np.ndim(self.row_splits) != 1:
-            raise ValueError(
-                f"row_splits must have one dimension, not {np.ndim(self.row_splits)}: this is a batch of "
-                "Ragged; unbatch() gives each"
-            )
+        self._check_splits()
         inner: Any = self.values
         if isinstance(inner, Ragged):
             asked = None if shape is None else (None, *shape[2:])
@@ -146,6 +157,22 @@ class Ragged(NamedTuple):
         within = tuple(slice(min(a, b)) for a, b in zip(sizes[2:], wanted[2:], strict=True))
         dense[(row[kept], column[kept], *within)] = inner[: len(row)][(kept, *within)]
         return dense
+
+    def _check_splits(self) -> None:
+        """Raise if the rows are not all of the values, one after the other."""
+        splits = np.asarray(self.row_splits)
+        if splits.ndim != 1:
+            raise ValueError(
+                f"row_splits must have one dimension, not {splits.ndim}: this is a batch of "
+                "Ragged; unbatch() gives each"
+            )
+        inner: Any = self.values
+        total = inner.nrows if isinstance(inner, Ragged) else len(inner)
+        if not len(splits) or splits[0] or splits[-1] != total or (splits[1:] < splits[:-1]).any():
+            raise SpecError(
+                f"row_splits must begin with 0, never fall and end with {total}, the number of values, but is "
+                f"{np.array2string(splits, threshold=20)}"
+            )
 
 
 def _filling(default_value: Any, values: np.ndarray) -> Any:
@@ -175,6 +202,10 @@ class RaggedRows:
 
     def __init__(self, ragged: Ragged) -> None:
         self.ragged = ragged
+
+    def check(self) -> None:
+        """Raise a SpecError if the rows are not all of the values."""
+        self.ragged._check_splits()  # noqa: SLF001 - ours
 
     def __len__(self) -> int:
         return self.ragged.nrows

@@ -8,8 +8,10 @@ array (`tundish.arraylikes`). `normalise` converts a value to its one numpy form
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -45,6 +47,14 @@ NUMBERS = frozenset(map(np.dtype, "?bhilqBHILQefdgFDG"))
 """Dtypes of arrays that are elements as they are, if they have a dimension; the usual ones."""
 
 _ARRAY = np.ndarray
+_WITHOUT_INTS = frozenset(
+    {float, bool, complex, str, bytes, type(None), list, np.float64, np.float32}
+)
+_SIMPLE = _KEEP | _WITHOUT_INTS | {int, tuple, np.ndarray}
+"""Types of what may be in a list without being looked at."""
+_ROWS = frozenset({list, tuple})
+_DEEPEST = 64
+"""Lists within lists that numpy looks into at most."""
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -211,7 +221,8 @@ def is_namedtuple(cls: type) -> bool:
 def normalise(value: Any) -> Any:
     """Convert a value to its numpy form; nests keep their structure.
 
-    Ints become int64, floats float64, bools bool_, complex complex128; lists become arrays;
+    Ints become int64, floats float64, bools bool_, complex complex128; lists become arrays,
+    an ``OrderedDict`` or ``defaultdict`` a dict;
     zero-dimensional arrays become scalars; ``str`` and ``bytes`` stay. Arrays of a class derived from
     numpy's become plain ones, what is like an array an array, and a table a dict of its columns
     (`tundish.arraylikes`). An object of another type is a leaf as it is.
@@ -219,8 +230,8 @@ def normalise(value: Any) -> Any:
     Raises
     ------
     SpecError
-        An int does not fit 64 bits, a list is ragged, values of an array are masked or missing, or what
-        is like an array cannot become one.
+        An int does not fit 64 bits, or would be rounded in a list; a list is ragged; values of an array are
+        masked or missing, also of one in a list; or what is like an array cannot become one.
 
     Examples
     --------
@@ -250,6 +261,8 @@ def normalise(value: Any) -> Any:
         return kind(*[normalise(x) for x in value])
     if isinstance(value, Nested):
         return value._as_element()  # noqa: SLF001 - ours
+    if kind is OrderedDict or kind is defaultdict:  # others may have more than their keys
+        return normalise(dict(value))
     found = plain(value)
     return value if found is value else normalise(found)
 
@@ -270,6 +283,8 @@ def _odd_array(array: np.ndarray) -> Any:
         array = array.astype(object)
     elif array.dtype.kind == "V" and has_gaps(array.dtype):
         array = copied(array)
+    elif array.dtype.kind in "mM":
+        array = _native(array)
     if array.ndim == 0:
         return array[()] if array.dtype != object else normalise(array.item())
     return array
@@ -288,11 +303,14 @@ def _int64(value: int) -> np.int64:
 def _array(value: list[Any]) -> np.ndarray:
     if not value:
         return np.zeros(0, np.float64)
-    if any(isinstance(x, Nested) for x in value):  # numpy would take one for a sequence
-        array = np.empty(len(value), object)
-        for k, x in enumerate(value):
-            array[k] = normalise(x)
-        return array
+    kinds = _kinds_in(value)
+    if not kinds <= _SIMPLE:
+        if any(isinstance(x, Nested) for x in value):  # numpy would take one for a sequence
+            array = np.empty(len(value), object)
+            for k, x in enumerate(value):
+                array[k] = normalise(x)
+            return array
+        value = [_part(x) for x in value]
     try:
         array = np.asarray(value)
     except (ValueError, OverflowError) as problem:
@@ -301,18 +319,69 @@ def _array(value: list[Any]) -> np.ndarray:
             f"a list means an array, so its rows must have equal shapes, and {shown} is ragged; "
             "elements of different shapes are written one by one, as in Dataset.from_list"
         ) from problem
-    if array.dtype == object or (array.dtype == np.float64 and (np.abs(array) >= 2.0**63).any()):
-        _check_ints(value)
+    if array.dtype.kind in "fuO" and not kinds <= _WITHOUT_INTS:
+        _check_ints(value, array)
+    if array.dtype.kind in "mM":
+        return _native(array)
     return array if array.dtype.kind not in "US" else np.array(value, dtype=object)
 
 
-def _check_ints(value: Sequence[Any]) -> None:
-    """Check the ints of a list of which numpy has made floats or objects: it does so of those too large for int64."""
+def _native(times: np.ndarray) -> np.ndarray:
+    """Give times the machine's byte order, which is what they come out of shared memory with."""
+    return times if times.dtype.isnative else times.astype(times.dtype.newbyteorder("="))
+
+
+def _kinds_in(value: Iterable[Any]) -> set[type]:
+    """Return the types of what is in a list, and in the lists and tuples in it."""
+    kinds = found = set(map(type, value))
+    for _ in range(_DEEPEST):
+        if found.isdisjoint(_ROWS):
+            break
+        rows = value if found <= _ROWS else [x for x in value if type(x) in _ROWS]
+        value = list(chain.from_iterable(rows))
+        found = set(map(type, value))
+        kinds = kinds | found
+    return kinds
+
+
+def _part(value: Any) -> Any:
+    """Give a part of a list with an array in place of what is like one: numpy would drop a mask, or take NaN for missing."""
+    kind = type(value)
+    if kind in _ROWS:
+        return [_part(x) for x in value]
+    if kind in _SIMPLE or not hasattr(kind, "__array__"):
+        return value
+    found = normalise(value)
+    return found if isinstance(found, (np.ndarray, np.generic)) else value
+
+
+def _check_ints(value: list[Any], array: np.ndarray) -> None:
+    """Check the ints of a list of which numpy has made floats, objects or uint64: it does so of those too large for int64."""
+    if array.dtype.kind != "f":
+        if array.dtype in (object, np.uint64):
+            _check_python_ints(value)
+        return
+    large = array[np.abs(array) >= 2.0**53]
+    if not large.size:
+        return
+    if (np.abs(large) >= 2.0**63).any():
+        _check_python_ints(value)
+    whole = np.array(value, object)
+    if whole.shape == array.shape and all(isinstance(x, (int, np.integer)) for x in whole.flat):
+        for x, rounded in zip(whole.flat, array.flat, strict=True):
+            if int(x) != int(rounded):
+                raise SpecError(
+                    f"numpy makes floats of a list of uint64 and signed ints, and rounds {x} to {int(rounded)}; "
+                    "give an array of one dtype: np.array(values, np.uint64)"
+                )
+
+
+def _check_python_ints(value: Iterable[Any]) -> None:
     for x in value:
         if type(x) is int:
             _int64(x)
         elif isinstance(x, (list, tuple)):
-            _check_ints(x)
+            _check_python_ints(x)
 
 
 _SCALARS: dict[type, Callable[[Any], Any]] = {
@@ -522,3 +591,27 @@ def show_tree(tree: Tree) -> str:
         return "{" + ", ".join(parts) + "}"
     inner = ", ".join(show_tree(s) for s in subtrees)
     return f"({inner})" if kind == "t" else f"{keys.__name__}({inner})"
+
+
+def classes_apart(first: Tree, second: Tree) -> str:
+    """Return for a message which classes of namedtuples, equal in their fields, differ in two structures; empty if none do."""
+    if first is None or second is None or first[0] != second[0]:
+        return ""
+    if first[0] == "n" and first[1] is not second[1] and first[1]._fields == second[1]._fields:
+        names = [f"{kind.__module__}.{kind.__qualname__}" for kind in (first[1], second[1])]
+        told = "two classes named " + names[0] if names[0] == names[1] else " and ".join(names)
+        return f"; namedtuples must be of one class, and these are of {told}"
+    pairs = zip(first[2], second[2], strict=False)
+    return next(filter(None, (classes_apart(a, b) for a, b in pairs)), "")
+
+
+def of_an_empty_list(key: Any, other: Any) -> str:
+    """Return for a message that a leaf's dtype may be that of an empty list; empty if it cannot be."""
+    for one, beside in ((key, other), (other, key)):
+        if isinstance(one, type) or isinstance(beside, type) or one[0] == beside[0]:
+            continue
+        if one[0] == np.float64 and 0 in one[1]:
+            return (
+                f"; an empty list is float64, so give its dtype: np.array([], {str(beside[0])!r})"
+            )
+    return ""

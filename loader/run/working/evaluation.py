@@ -120,7 +120,7 @@ class Evaluation:
                 element = found
                 if write is None:
                     write = self._blocks.begin(rows, task, element)
-                    if isinstance(element, np.generic) and rows.columns[0] is not None:
+                    if _is_number(element) and rows.columns[0] is not None:
                         scalars.append(element)
                         scalars.extend(elements)  # on an error it keeps what came before
                         break
@@ -167,6 +167,11 @@ class Evaluation:
             else:
                 column[row : row + task.rows] = leaf
         return True
+
+
+def _is_number(element: Any) -> bool:
+    """Return True for a scalar that is a value of its own; a struct is a view, of what may be filled again."""
+    return isinstance(element, np.generic) and not isinstance(element, np.void)
 
 
 def _put_scalars(rows: TaskOutput, task: Task, scalars: list[Any], write: Any) -> Any:

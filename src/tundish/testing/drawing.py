@@ -23,7 +23,7 @@ MOST = 250
 FEW = 12
 """Outcomes of an inner dataset, where it is made of few."""
 KINDS = (
-    "int", "float", "small", "str", "bytes", "array", "image", "ragged", "words", "dict",
+    "int", "float", "small", "str", "bytes", "array", "image", "ragged", "words", "struct", "arrays", "dict",
     "tuple", "nested", "object", "swapped", "mixed", "long", "large",
 )  # fmt: skip
 WITHIN = ("", "", "dict", "tuple", "both")
@@ -135,6 +135,7 @@ def _source(rng: random.Random) -> str:
             f"D.from_list({[[k] * (k % 3 + 1) for k in range(n + 1)]})",
             f"D.list_files(FILES, {rng.choice(('shuffle=False', f'seed={n}'))})",
             f"D.from_source(Kept({n}, {rng.choice((*KINDS, 'box'))!r}))",
+            f"D.from_list(list(Kept({n + 1}, {rng.choice(('box', 'struct', 'arrays', 'dict'))!r})))",
             f"D.from_generator(Poured({n}, {rng.random() < 0.3}))",
             *[reading.source(rng) for _ in range(3)],
             tables.source(rng),
@@ -175,6 +176,7 @@ def _own_steps(rng: random.Random, last: str, other: Callable[[], str]) -> dict[
     view = rng.random() < 0.5
     keeping = (
         f"Filled({k}, {view})",
+        f"Filled({k}, kind={rng.choice(KINDS)!r})",
         f"Pooled({k}, {view})",
         f"Global({k})",
         f"Reused({k})",
@@ -207,6 +209,7 @@ def _own_steps(rng: random.Random, last: str, other: Callable[[], str]) -> dict[
         f".shuffle({few}, seed={seed}, reshuffle_each_iteration=False)": 1,
         f".shuffle(None, seed={seed})": 3,
         f".repeat({rng.choice((0, 1, 2, 2, 3))})": 2,
+        f".take(2).map(Draw({k}), seed={seed}).filter(Keep({k}, 30)).repeat(5)": 1,
         f".repeat().take({rng.randint(1, 40)})": 1,
         f".shard({few}, {rng.randrange(few)})": 1,
         f".shard_by_process(InputContext({few}, {rng.randrange(few)}))": 1,

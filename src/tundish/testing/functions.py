@@ -169,9 +169,10 @@ class Uneven:
 class Become:
     """Make an element of a given kind from any element.
 
-    The kinds: ``int, float, small, str, bytes, array, image, ragged, words, dict, tuple, nested,
-    object, swapped, mixed, long, large``. Elements of ``ragged`` and ``swapped`` differ in shape, the
-    latter's bytes are in the other order; elements of ``mixed`` differ in everything. ``long`` is a
+    The kinds: ``int, float, small, str, bytes, array, image, ragged, words, struct, arrays, dict, tuple,
+    nested, object, swapped, mixed, long, large``. Elements of ``ragged`` and ``swapped`` differ in shape, the
+    latter's bytes are in the other order; elements of ``mixed`` differ in everything. ``struct`` is a scalar with
+    fields, ``arrays`` an array of objects that are arrays. ``long`` is a
     str of 40 KB, ``large`` an array of 115 KB: no message carries them.
     """
 
@@ -490,6 +491,16 @@ def _change(value: Any, k: int) -> Any:
         return value[-20:] + bytes([k % 256])
     if isinstance(value, Thing):
         return Thing(value.name, (*value.parts[-3:], k % 1000))
+    if isinstance(value, np.void) and value.dtype.names and not value.dtype.hasobject:
+        made = value.copy()
+        for name in value.dtype.names:
+            made[name] = _change(value[name], k)
+        return made
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        objects = np.empty(value.shape, object)
+        for at in np.ndindex(value.shape):
+            objects[at] = _change(value[at], k)
+        return objects
     if getattr(value, "dtype", None) is not None and value.dtype.kind in "iuf":
         return value % value.dtype.type(61) + value.dtype.type(k % 61)  # fits an int8
     return value
@@ -516,6 +527,12 @@ def _made(kind: str, number: int) -> Any:
             return np.arange(small % 4, dtype=np.int32)
         case "words":
             return ["a" * (small % 3), "b", str(small)]
+        case "struct":
+            return np.array([(small, small / 7)], [("a", "i4"), ("b", "f8")])[0]
+        case "arrays":
+            made = np.empty(2, object)
+            made[:] = [np.arange(small % 4 + 1), np.full(2, small, np.float32)]
+            return made
         case "dict":
             return {"x": number % 1000, "label": np.int32(small), "name": f"n{small}"}
         case "tuple":

@@ -1,5 +1,7 @@
 """Functions that reuse buffers, change their arguments and return what they keep.
 
+A struct scalar is a view of memory, as an array is; and an array of objects holds what can be changed, too.
+
 What each returns depends on its argument alone, as of those in `tundish.testing.functions`; what it does
 with its memory meanwhile is what people's functions do. In each thread of a process equal ones share
 what they keep.
@@ -61,20 +63,27 @@ class BoxedList:
 
 @dataclass(frozen=True)
 class Filled:
-    """A `Tag` with every array in one buffer of its own; as a view of that where `view` says so."""
+    """A `Tag` with every array and struct in one buffer of its own; as a view of that where `view` says so.
+
+    With a `kind` it is of an element of that kind, made of the argument.
+    """
 
     k: int = 1
     view: bool = False
+    kind: str | None = None
 
     def __call__(self, *element: Any) -> Any:
-        return _each_array(Tag(self.k)(*element), self._fill)
+        value = element if self.kind is None else (Become(self.kind)(*element),)
+        return _each_array(Tag(self.k)(*value), self._fill)
 
-    def _fill(self, array: np.ndarray, at: int) -> np.ndarray:
-        key = (self, at, array.dtype.str, array.shape)
+    def _fill(self, array: Any, at: int) -> Any:
+        key = (self, at, array.dtype, array.shape)
         buffer = _MEMORY.buffers.get(key)
         if buffer is None:
-            buffer = _MEMORY.buffers[key] = np.empty((2, *array.shape), array.dtype)[0].copy()
+            buffer = _MEMORY.buffers[key] = np.zeros(array.shape, array.dtype)
         buffer[...] = array
+        if isinstance(array, np.void):
+            return buffer.reshape(1)[0]
         return buffer[...] if self.view else buffer
 
 
@@ -88,7 +97,7 @@ class Pooled:
     def __call__(self, *element: Any) -> Any:
         return _each_array(Tag(self.k)(*element), self._take)
 
-    def _take(self, array: np.ndarray, at: int) -> np.ndarray:
+    def _take(self, array: Any, at: int) -> np.ndarray:
         pool = _MEMORY.pools.setdefault((self, at, array.dtype.str, array.shape), [])
         found = next((buffer for ref in pool if (buffer := ref()) is not None), None)
         if found is None:
@@ -178,7 +187,9 @@ class Kept:
     """
 
     def __init__(self, n: int, kind: str) -> None:
-        self.records = [BoxedList([k]) if kind == "box" else Become(kind)(k) for k in range(n)]
+        self.records: Any = [BoxedList([k]) if kind == "box" else Become(kind)(k) for k in range(n)]
+        if kind == "struct" and n:
+            self.records = np.array(self.records)  # one is a view of this
 
     def __len__(self) -> int:
         return len(self.records)
@@ -202,15 +213,25 @@ class Poured:
             yield element
 
 
-def _each_array(value: Any, change: Callable[[np.ndarray, int], np.ndarray]) -> Any:
+def _each_array(value: Any, change: Callable[[Any, int], Any]) -> Any:
     leaves, build = taken_apart(value)
-    return build([change(x, at) if isinstance(x, np.ndarray) else x for at, x in enumerate(leaves)])
+    return build(
+        [change(x, at) if isinstance(x, np.ndarray | np.void) else x for at, x in enumerate(leaves)]
+    )
 
 
 def _written(leaf: Any, wanted: Any) -> Any:
     """Return a leaf with other values, changed in place if possible."""
     if isinstance(leaf, np.ndarray) and leaf.flags.writeable and leaf.dtype == wanted.dtype:
-        leaf[...] = wanted
+        if leaf.dtype == object:
+            for at in np.ndindex(leaf.shape):
+                leaf[at] = _written(leaf[at], wanted[at])
+        else:
+            leaf[...] = wanted
+        return leaf
+    if isinstance(leaf, np.void) and leaf.dtype.names and leaf.dtype == wanted.dtype:
+        for name in leaf.dtype.names:
+            leaf[name] = wanted[name]
         return leaf
     if isinstance(leaf, BoxedList):
         leaf.parts.append(len(leaf.parts))

@@ -12,7 +12,7 @@ from tundish.errors import SpecError
 from tundish.ragged import Ragged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MOST_DIMENSIONS = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 """An array of numpy has no more."""
@@ -42,14 +42,17 @@ def normal(value: Any) -> Any:
         case complex() if not isinstance(value, np.generic):
             return np.complex128(value)
         case list():
+            parts = list(_parts(value))
+            for x in parts:
+                normal(x)
             try:
-                found = np.asarray(value)
+                found = np.asarray(_without_gradients(value))
             except ValueError as error:
                 raise SpecError("a ragged list") from error
-            if found.dtype.kind in "fO":  # of large ints numpy makes floats or objects
-                for x in np.asarray(value, object).flat:
-                    if type(x) is int:
-                        normal(x)
+            wholes = [x for x in parts if np.asarray(x).dtype.kind in "iu"]
+            rounded = (int(e) != int(float(e)) for x in wholes for e in np.ravel(x))
+            if found.dtype.kind == "f" and len(wholes) == len(parts) and any(rounded):
+                raise SpecError("an int would be rounded")
             return normal(found)
         case np.ndarray() if value.dtype.kind in "US":
             return normal(value.astype(object))
@@ -59,6 +62,8 @@ def normal(value: Any) -> Any:
             return normal(np.array(value.data))
         case np.ndarray() if type(value) is not np.ndarray:
             return normal(np.array(value))
+        case np.ndarray() if value.dtype.kind in "mM" and not value.dtype.isnative:
+            return normal(value.astype(value.dtype.newbyteorder("=")))
         case np.ndarray() | np.void() if value.dtype.names and not value.dtype.hasobject:
             return _fields_copied(value)
         case np.ndarray() if value.ndim == 0:
@@ -70,6 +75,22 @@ def normal(value: Any) -> Any:
         case memoryview() | array():
             return np.asarray(value)
     return _of_another_library(value)
+
+
+def _parts(value: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
+    """Yield what is in a list, and in the lists and tuples in it."""
+    for x in value:
+        if isinstance(x, list | tuple):
+            yield from _parts(x)
+        else:
+            yield x
+
+
+def _without_gradients(value: Any) -> Any:
+    """Give a list with tensors detached."""
+    if isinstance(value, list | tuple):
+        return [_without_gradients(x) for x in value]
+    return value.detach() if getattr(value, "requires_grad", False) is True else value
 
 
 def _fields_copied(value: Any) -> Any:

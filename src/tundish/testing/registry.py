@@ -102,6 +102,10 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
     "from_tensors": (
         Case("from_tensors", lambda d: d.from_tensors({"a": [1, 2], "b": ("s", b"t", 2.5)})),
         Case("from_tensors-repeat", lambda d: d.from_tensors(GRID).repeat(3)),
+        Case(
+            "from_tensors-changed",
+            lambda d: d.from_tensors(tuple(Kept(2, "arrays").records)).map(Changed(1)).repeat(3),
+        ),
     ),
     "from_tensor_slices": (
         Case("from_tensor_slices", lambda d: d.from_tensor_slices(GRID)),
@@ -132,6 +136,14 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case(
             "from_source-changed",
             lambda d: d.from_source(Kept(6, "array")).map(Changed(1)).repeat(3),
+        ),
+        Case(
+            "from_source-changed_structs",
+            lambda d: d.from_source(Kept(6, "struct")).map(Changed(1)).repeat(3),
+        ),
+        Case(
+            "from_source-changed_arrays",
+            lambda d: d.from_source(Kept(6, "arrays")).map(Changed(1)).repeat(3),
         ),
         Case("from_source-table", lambda d: d.from_source(Given(7, "table")).unbatch().batch(4)),
     ),
@@ -194,6 +206,10 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case("map-configured", lambda d: d.range(9).map(Configured(2)).batch(4)),
         Case("map-values", lambda d: d.range(60).map(Give("any")).map(Tag(1))),
         Case("map-buffer", lambda d: buffered(d).shuffle(3, seed=1)),
+        Case(
+            "map-structs",
+            lambda d: d.range(60).map(Filled(1, kind="struct")).batch(4),
+        ),
         Case(
             "map-retry",
             lambda d: (
@@ -335,6 +351,10 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
             limit=40,
         ),
         Case("repeat-none", lambda d: d.range(5).repeat(0)),
+        Case(
+            "repeat-gaps",  # some passes are empty
+            lambda d: d.range(2).map(Draw(1), seed=1).filter(Keep(1, 20)).repeat(12).batch(2),
+        ),
     ),
     "shard": (
         Case("shard", lambda d: d.range(23).shard(4, 3)),

@@ -12,6 +12,7 @@ import importlib.util
 import mmap
 import tempfile
 from array import array
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +167,13 @@ VALUES: dict[str, Callable[[np.ndarray], Any]] = {
     "exception": lambda v: ValueError("an element", int(v[0])),
     "wide": lambda v: [2**63 + int(v[0]), int(v[1])],
     "gapped": lambda v: [int(v[0]), None, "x"],
+    "wide_alone": lambda v: [2**63 - 1 + int(v[0]) % 2],
+    "unsigned": lambda v: [np.uint64(2**53 + int(v[0])), int(v[1])],
+    "masked_within": lambda v: [[np.ma.masked_greater(v, v[1 + v[0] % 2])]],
+    "framework_within": lambda v: [_of_framework(v)],
+    "swapped_times": lambda v: v.astype(">M8[s]"),
+    "ordered": lambda v: OrderedDict(b=int(v[0]), a=(v, "s")),
+    "defaulted": lambda v: defaultdict(list, a=[v[0]], b=OrderedDict(c=v)),
 }
 """The kinds of values, each made of three numbers."""
 

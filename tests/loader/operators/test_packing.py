@@ -12,6 +12,12 @@ from tundish import Dataset, InputContext
 from tundish.errors import CheckpointError, SpecError
 
 
+def test_a_zero_has_its_sign() -> None:
+    for pad in (0.0, -0.0, 0.0):
+        (row,) = Dataset.from_tensors(np.ones(1)).pack(2, pad_value=pad)
+        assert np.signbit(row["tokens"] if isinstance(row, dict) else row)[-1] == np.signbit(pad)
+
+
 class Sequences:
     """Sequences of given lengths; the tokens of the k-th are k, from 1."""
 

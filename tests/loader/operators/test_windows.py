@@ -328,6 +328,16 @@ def test_an_output_signature_may_hold_datasets() -> None:
         Dataset.range(3).map(int, output_signature=int)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_output_signature_may_have_its_keys_in_another_order(workers: Any) -> None:
+    spec = {"a": ArraySpec((), "int64"), "b": (ArraySpec((), "float64"), ArraySpec((), "int64"))}
+    ds = Dataset.range(2).map(lambda i: {"b": (0.5, i), "a": i}, output_signature=spec)
+    with ds.iterator(workers=workers) as it:
+        assert [list(element) for element in it] == [["a", "b"]] * 2
+    with pytest.raises(td.errors.SpecError, match=r"at \['a'\]"):
+        list(Dataset.range(2).map(lambda i: {"b": (0.5, i), "a": 0.5}, output_signature=spec))
+
+
 def test_repr() -> None:
     assert repr(Dataset.range(4).window(3)) == (
         "<Dataset range(start=0, stop=4, step=1) -> "

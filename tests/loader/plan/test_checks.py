@@ -34,6 +34,15 @@ class Later:
         return element[0]
 
 
+def yields(*element: Any) -> Any:
+    yield element[0]
+
+
+class Yields:
+    def __call__(self, *element: Any) -> Any:
+        yield element[0]
+
+
 def odd() -> Any:
     return np.zeros(2)
 
@@ -161,6 +170,25 @@ def test_bytes_and_paths_are_patterns() -> None:
 def test_an_asynchronous_function_is_refused(make: Callable[[], Any]) -> None:
     """Its result is a coroutine, which a predicate would take for true."""
     with pytest.raises(TypeError, match="is asynchronous"):
+        make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: NUMBERS.map(yields),
+        lambda: NUMBERS.filter(partial(yields)),
+        lambda: NUMBERS.take_while(Yields()),
+        lambda: NUMBERS.scan(0, yields),
+        lambda: NUMBERS.reduce(0, Yields().__call__),
+        lambda: NUMBERS.group_by_window(yields, lambda _, w: w, 2),
+    ],
+    ids=["function", "partial", "object", "scan", "method", "key"],
+)
+def test_a_generator_function_is_refused_where_its_result_is_used_as_it_is(
+    make: Callable[[], Any],
+) -> None:
+    with pytest.raises(TypeError, match="is a generator function"):
         make()
 
 

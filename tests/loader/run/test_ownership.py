@@ -200,6 +200,86 @@ def test_a_function_may_change_a_record_of_a_source() -> None:
             assert delivered(changed, workers) == delivered(changed, workers)
 
 
+FIELDS = np.dtype([("a", "i4"), ("b", "f8")])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_struct_that_is_a_view_of_one_buffer(workers: Any) -> None:
+    buffer = np.zeros(1, FIELDS)
+
+    def parse(i: Any) -> Any:
+        buffer["a"] = i
+        return buffer[0]
+
+    found = [int(n) for batch in batches(D.range(40).map(parse), workers) for n in batch["a"]]
+    assert found == list(range(40))
+
+
+def batches(dataset: Any, workers: Any) -> Any:
+    with dataset.batch(5).iterator(workers=workers) as iterator:
+        return list(iterator)
+
+
+def _times_ten(row: Any) -> Any:
+    row["a"] *= 10
+    return row
+
+
+def test_a_struct_that_a_function_changes_is_not_the_source_s() -> None:
+    rows = np.zeros(3, FIELDS)
+    rows["a"] = 1, 2, 3
+    within = {"row": rows[0]}
+    for dataset in (
+        D.from_source(rows).map(_times_ten),
+        D.from_list(list(rows)).map(_times_ten),
+        D.from_tensors(rows[0]).map(_times_ten).repeat(2),
+        D.from_tensors(within).map(lambda x: _times_ten(x["row"])),
+    ):
+        for workers in (0, 1):
+            first = delivered(dataset, workers)
+            assert first[0] == "(10, 0.0)"
+            assert delivered(dataset, workers) == first
+        assert rows["a"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_struct_of_read_only_memory_cannot_be_changed(workers: Any) -> None:
+    rows = np.zeros(3, FIELDS)
+    with pytest.raises(ValueError, match="read-only"):
+        delivered(D.from_tensor_slices(rows).map(_times_ten), workers)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("source", ["from_source", "from_list", "from_tensors"])
+def test_arrays_within_an_array_of_objects_are_changed_for_one_pass(
+    source: Any, workers: Any
+) -> None:
+    def add(x: Any) -> Any:
+        x[0] += 100
+        return x[0]
+
+    rows = Kept(3, "arrays").records
+    before = str(rows)
+    changed = getattr(D, source)(rows[0] if source == "from_tensors" else rows).map(add)
+
+    found = delivered(changed.repeat(2), workers)
+
+    assert found[: len(found) // 2] == found[len(found) // 2 :]
+    assert str(rows) == before
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_objects_of_a_list_are_changed_for_one_pass(workers: Any) -> None:
+    def add(element: Any) -> Any:
+        element["r"].add(len(element["r"]))
+        return len(element["r"])
+
+    rows: list[Any] = [{"r": set()}, {"r": {0}}]
+    changed = D.from_list(rows).map(add).repeat(3)
+    assert delivered(changed, workers) == ["1", "2"] * 3
+    assert rows == [{"r": set()}, {"r": {0}}]
+
+
 def test_what_a_source_keeps_is_not_delivered() -> None:
     source = Kept(2, "dict")
     for element in D.from_source(source):

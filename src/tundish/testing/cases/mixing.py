@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tundish.testing.cases.case import Case, failing
 from tundish.testing.functions import Become, Draw, Emit, Inner, Keep, Tag
+from tundish.testing.misbehaving import Changed, Kept
 
 if TYPE_CHECKING:
     import random
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 
 SHARES = [np.array([1.0, 3.0]), np.array([0.5, 0.0]), np.array([0.25, 0.25])]
 ODD = [np.array([1.0, 1.0]), np.array([-1.0, 1.0]), np.array([1.0, 0.0, 2.0]), np.zeros(2)]
+
+
+def changed(kind: str) -> Callable[[Any], Any]:
+    """Elements of a list that a function changes in place, in several passes."""
+    return lambda d: d.from_list(list(Kept(5, kind).records)).map(Changed(1)).repeat(3)
 
 
 def steps(rng: random.Random, other: Callable[[], str]) -> dict[str, int]:
@@ -73,6 +79,7 @@ CASES: dict[str, tuple[Case, ...]] = {
                 .repeat(2)
             ),
         ),
+        *(Case(f"from_list-changed_{kind}", changed(kind)) for kind in ("box", "struct", "arrays")),
         Case("from_list-batch", lambda d: d.from_list([[1], [2], [3, 3], [4], [5]]).batch(2)),
     ),
     "sample_from_datasets": (

@@ -296,7 +296,7 @@ class Basic:
                 for item in self.items(replace(this, number=this.number * passes + digit)):
                     empty = False
                     yield item
-                if empty:
+                if empty and passes == ENDLESS:
                     return
 
         return type(self)(items, self)
