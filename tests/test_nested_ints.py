@@ -61,7 +61,7 @@ def test_unsigned_ints_of_numpy_s_are_what_they_are() -> None:
 def test_what_is_masked_or_missing_within_a_list() -> None:
     for value in (
         [np.ma.array([1, 2], mask=[False, True])],
-        [[1, 2], np.ma.array([1, 2], mask=[0, 1])],
+        [[1, 2], np.ma.array([1, 2], mask=[False, True])],
     ):
         with pytest.raises(SpecError, match="masked"):
             normalise(value)

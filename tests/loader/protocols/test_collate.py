@@ -40,8 +40,8 @@ def test_a_batch_that_grows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_namedtuples_of_two_classes() -> None:
-    pair: Any = namedtuple("Pair", "a b")  # noqa: PYI024 - one of two
-    again: Any = namedtuple("Pair", "a b")  # noqa: PYI024
+    pair: Any = namedtuple("Pair", "a b")  # type: ignore[name-match]  # noqa: PYI024 - one of two
+    again: Any = namedtuple("Pair", "a b")  # type: ignore[name-match]  # noqa: PYI024
     with pytest.raises(SpecError, match=r"must be of one class, and these are of two classes"):
         list(Dataset.range(2).map(lambda i: {"x": (pair, again)[i](1, 2)}).batch(2))
     with pytest.raises(SpecError, match=r"must be of one class"):
