@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 import time
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.torch.datasets import Late, Logged, Numbers, noted
 from tests.torch.faces import OURS, THEIRS, Face, epoch, numbers
 
+from tundish.loader.dataloader.wanted import BatchStage
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 torch = pytest.importorskip("torch")
@@ -96,6 +100,32 @@ def test_22_numbers_drawn_elsewhere_are_torchs_too() -> None:
             list(iterator)
             found.append(float(torch.rand(())))
         return found
+
+    assert drawn(OURS) == drawn(THEIRS)
+
+
+class Lazy(torch.utils.data.Sampler):  # type: ignore[misc, name-defined]
+    """Draws each index only when it is asked for it."""
+
+    def __iter__(self) -> Iterator[int]:
+        for _ in range(40):
+            yield int(torch.randint(23, ()))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_22_a_sampler_is_asked_when_torch_asks_it(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drawn(loader_of: Face) -> list[Any]:
+        torch.manual_seed(3)
+        found = []
+        for batch in loader_of(Numbers(23), sampler=Lazy(), num_workers=workers):
+            torch.rand(())  # as a training step draws
+            found += batch.tolist()
+        return found
+
+    quick = cycle([False, True, True, False, True])  # as slow as the machine may be meanwhile
+    monkeypatch.setattr(BatchStage, "quick", property(lambda _: next(quick)))
 
     assert drawn(OURS) == drawn(THEIRS)
 
