@@ -213,13 +213,14 @@ class Epoch:
         """Return the record of the following epoch, from the generators' present positions."""
         return generators_of(self._sampler, self._loader_generator)
 
-    def settle(self) -> None:
-        """Record what determines the order before anything is drawn."""
-        kind, core, record = kind_of(self._core), self._core, self.record
-        if kind == "random" and "seed" not in record:
-            record["seed"] = copy_of(global_of(core)).int64()
-        elif kind == "drawn" and "drawn" not in record:
-            record["drawn"] = global_of(core).state_dict()
+    def settled(self) -> dict[str, Any]:
+        """Return the record with what determines the order, also if that has not been drawn yet."""
+        kind, core = kind_of(self._core), self._core
+        if kind == "random" and "seed" not in self.record:
+            return {**self.record, "seed": copy_of(global_of(core)).int64()}
+        if kind == "drawn" and "drawn" not in self.record:
+            return {**self.record, "drawn": global_of(core).state_dict()}
+        return self.record
 
     def _check(self, holds: bool, what: str) -> None:
         if not holds:
