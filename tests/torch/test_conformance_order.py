@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from itertools import cycle
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -212,3 +212,41 @@ def test_25_torchs_samplers_are_taken_as_they_are(torch_face: Face, workers: int
         assert numbers(loader) == [int(key) for key in same]
     batches = data.BatchSampler(data.SequentialSampler(range(5)), 2, drop_last=True)
     assert epoch(torch_face(Numbers(5), batch_sampler=batches)) == [[0, 1], [2, 3]]
+
+
+class Endless:
+    """Gives the order of another sampler again and again, as samplers that keep workers alive do."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield from iter(self.sampler)
+
+
+@pytest.mark.parametrize("lists", [False, True])
+@pytest.mark.parametrize("kind", ["random", "subset", "weighted"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_25_each_pass_of_an_endless_sampler_is_torchs(
+    workers: int, kind: str, *, lists: bool
+) -> None:
+    from torch.utils import data
+
+    def drawn(loader_of: Face) -> list[Any]:
+        sampler: Any = data.RandomSampler(range(5))
+        if kind == "subset":
+            sampler = data.SubsetRandomSampler(range(5))
+        if kind == "weighted":
+            sampler = data.WeightedRandomSampler([0.1, 0.9, 3.0], 5)
+        options = {"batch_size": 4, "sampler": Endless(sampler)}
+        if lists:
+            options = {"batch_sampler": Endless(data.BatchSampler(sampler, 4, drop_last=False))}
+        torch.manual_seed(3)
+        found = []
+        for batch in islice(loader_of(Numbers(5), num_workers=workers, **options), 9):
+            torch.rand(())
+            found += batch.tolist()
+        return found
+
+    assert drawn(OURS) == drawn(THEIRS)
