@@ -122,11 +122,13 @@ class Loading:
         """Return the state `behind` batches ago (0 or 1); `ended` if the caller knows that it was the last."""
         if self._resume is not None:
             return self._resume.to_state()
-        if self._progress is None:
+        progress = self._progress
+        if progress is None:
             this: Any = self
             record = generators_of(self._order, this.generator)
-            self._progress = Progress(epoch=-1, ended=True, record=record)
-        progress = self._progress.before() if behind else self._progress
+            progress = Progress(epoch=-1, ended=True, record=record)
+        elif behind:
+            progress = progress.before()
         if progress.batches and progress.cursor is None and not self._told_of_draws:
             self._told_of_draws = True
             warn_of_draws(self._order)
@@ -134,8 +136,8 @@ class Loading:
             progress = replace(progress)
             progress.end()
         if progress.ended and self._elements is None:
-            # So that the next epoch is drawn alike, here and where the state is loaded.
-            progress.coming = self._progress.coming = self._progress.coming or self._coming()
+            # Not kept here: this loader draws when its turn comes, as if nobody had asked.
+            progress = replace(progress, coming=self._coming())
         return progress.to_state()
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tundish.errors import IncompatibleCheckpointError
@@ -152,6 +152,8 @@ class Epoch:
         # A state that was taken at the end of an epoch may lead to its end: then it begins anew.
         self._again = mark.own is not None and not skip and not samples
         self._cursor, self._exhausted = mark.cursor, mark.over
+        self._passed: Any = getattr(type(self._core), "__iter__", None)
+        self._passes = 0  # over the innermost sampler
         self._iterator: Any = None  # the innermost sampler's, if it has a state
         self.untouched = mark.over  # put there now, it might begin anew: that is for the next epoch
         if self._stateful is not None and mark.own is not None:
@@ -213,13 +215,14 @@ class Epoch:
         """Return the record of the following epoch, from the generators' present positions."""
         return generators_of(self._sampler, self._loader_generator)
 
-    def settle(self) -> None:
-        """Record what determines the order before anything is drawn."""
-        kind, core, record = kind_of(self._core), self._core, self.record
-        if kind == "random" and "seed" not in record:
-            record["seed"] = copy_of(global_of(core)).int64()
-        elif kind == "drawn" and "drawn" not in record:
-            record["drawn"] = global_of(core).state_dict()
+    def settled(self) -> dict[str, Any]:
+        """Return the record with what determines the order, also if that has not been drawn yet."""
+        kind, core = kind_of(self._core), self._core
+        if kind == "random" and "seed" not in self.record:
+            return {**self.record, "seed": copy_of(global_of(core)).int64()}
+        if kind == "drawn" and "drawn" not in self.record:
+            return {**self.record, "drawn": global_of(core).state_dict()}
+        return self.record
 
     def _check(self, holds: bool, what: str) -> None:
         if not holds:
@@ -246,26 +249,65 @@ class Epoch:
         self._check(told == what, f"sampler: {what} here, {told} in the state")
         if kind == "distributed":
             return self._distributed(skip, samples)
-        if kind == "random":
-            return self._seeded(skip, samples)
-        if kind == "drawn":
-            return self._drawn(skip, samples)
-        return self._over(core, skip, samples)
+        if kind in ("random", "drawn"):
+            draw = self._seeded if kind == "random" else self._drawn
+            # At the first index, not before: that is where the sampler itself draws.
+            return self._over(skip, samples, lambda: chain.from_iterable(each() for each in [draw]))
+        return self._over(skip, samples)
 
-    def _over(self, core: Any, skip: int, samples: int) -> Iterator[Any]:
-        """Yield the batches over an order of samples, without the delivered ones."""
-        if self._standard and samples:
-            # By samples, not by batches: the batch size may be another one now.
-            return iter(self._rebuilt(_Rest(core, samples)))
-        if self._standard or core is self._sampler:
-            core = _Begun(core, self._begun)
+    def _over(
+        self, skip: int, samples: int, passes: Callable[[], Any] | None = None
+    ) -> Iterator[Any]:
+        """Yield the batches, without the delivered ones.
+
+        Parameters
+        ----------
+        skip, samples : int
+            The number of delivered batches, and of the samples in these.
+        passes : callable, optional
+            Returns the iterator of each pass over the innermost sampler, in place of its own.
+        """
         if self._exhausted:
             return iter(())
         if self._again:
             self._again = False
-            return self._again_if_empty(core)
-        stream = pulled(begun(self._sampler if core is self._core else self._rebuilt(core)))
+            return self._again_if_empty(passes)
+        if self._standard and samples:
+            # By samples, not by batches: the batch size may be another one now.
+            return self._asked(passes, samples)
+        stream = self._asked(passes)
         return islice(stream, skip, None) if skip else stream
+
+    def _asked(self, passes: Callable[[], Any] | None, had: int = 0) -> Iterator[Any]:
+        """Yield all batches, or those without the first `had` samples."""
+        if not self._standard and len(self._chain) > 1:
+            return pulled(begun(self._sampler)) if passes is None else self._lending(passes)
+
+        def begin() -> Iterator[Any]:
+            iterator = self._begun(begun(self._core) if passes is None else passes())
+            return islice(iterator, had, None) if had else iterator
+
+        return pulled(begun(self._rebuilt(_Innermost(begin))))
+
+    def _lending(self, passes: Callable[[], Any]) -> Iterator[Any]:
+        """Yield the batches of samplers that we do not know, with other passes over the innermost one.
+
+        They are asked themselves, since a copy would forget what they change as they are iterated. They may hold the
+        innermost one by any name. So that one has a class with these passes, for as long as they are asked.
+        """
+        core, own = self._core, type(self._core)
+        named = {"__module__": own.__module__, "__qualname__": own.__qualname__}
+        lent = type(own.__name__, (own,), {"__iter__": lambda _: passes(), **named})
+
+        def lending(ask: Callable[[], Any]) -> Any:
+            core.__class__ = lent
+            try:
+                return ask()
+            finally:
+                core.__class__ = own
+
+        stream = pulled(lending(lambda: begun(self._sampler)))
+        return pulled(map(lending, repeat(lambda: next(stream))))
 
     def _begun(self, iterator: Any) -> Any:
         """Register the innermost sampler's iterator, restore its position, and note its end."""
@@ -283,11 +325,11 @@ class Epoch:
         self._exhausted = True
         yield from ()
 
-    def _again_if_empty(self, core: Any) -> Iterator[Any]:
+    def _again_if_empty(self, passes: Callable[[], Any] | None) -> Iterator[Any]:
         for _ in range(2):
             empty = True
             self._exhausted = False
-            for keys in self._rebuilt(core):
+            for keys in self._asked(passes):
                 empty = False
                 yield keys
             if not empty:
@@ -302,53 +344,51 @@ class Epoch:
         return int((len(self._core) + short) // size)
 
     def _rebuilt(self, core: Any) -> Any:
-        """Rebuild the samplers around the innermost one, around another one."""
+        """Rebuild torch's batch sampler, or ours, around another sampler."""
         for outer, name in reversed(self._chain[:-1]):
             again = copy.copy(outer)
             setattr(again, name, core)
             core = again
         return core
 
-    def _seeded(self, skip: int, samples: int) -> Iterator[Any]:
-        # At the first batch, not before: that is where the sampler itself draws its seed.
+    # -- the passes over the innermost sampler ---------------------------------------------------
+
+    def _seeded(self) -> Any:
+        """Begin a pass of a sampler that draws a seed from the process's generator."""
         source = global_of(self._core)
-        if "seed" not in self.record:
-            self.record["seed"] = source.int64()
-        elif copy_of(source).int64() == self.record["seed"]:
-            source.int64()  # it was settled, and is drawn where it would have been
-        generator = generator_of(self._core).manual_seed(self.record["seed"])
-        yield from self._drawing(generator, skip, samples)
+        seed = copy_of(source).int64()
+        told = self._told("seed", seed)
+        if told == seed:
+            source.int64()
+        return self._drawing(generator_of(self._core).manual_seed(told))
 
-    def _drawn(self, skip: int, samples: int) -> Iterator[Any]:
+    def _drawn(self) -> Any:
+        """Begin a pass of a sampler that draws its order from the process's generator."""
         now = global_of(self._core).state_dict()
-        if self.record.setdefault("drawn", now) == now:
-            yield from self._over(self._core, skip, samples)
-            return
+        told = self._told("drawn", now)
+        if told == now:
+            return self._passed(self._core)
         generator = generator_of(self._core)
-        as_generator(generator).load_state_dict(self.record["drawn"])
-        yield from self._drawing(generator, skip, samples)
+        as_generator(generator).load_state_dict(told)
+        return self._drawing(generator)
 
-    def _drawing(self, generator: Any, skip: int, samples: int) -> Iterator[Any]:
-        """Yield the batches over the innermost sampler, drawing from a generator that it does not hold."""
-        core = self._core
-        if len(self._chain) == 1 or self._standard:
-            core = copy.copy(core)
-            core.generator = generator
-            yield from self._over(core, skip, samples)
-            return
-        # Samplers that we do not know may change as they are iterated, which a copy would forget:
-        # the innermost one is lent the generator for as long as each batch takes.
-        stream: Iterator[Any] | None = None
-        while True:
-            core.generator = generator
-            try:
-                stream = self._over(core, skip, samples) if stream is None else stream
-                keys = next(stream)
-            except StopIteration:
-                return
-            finally:
-                core.generator = None
-            yield keys
+    def _told(self, name: str, now: Any) -> Any:
+        """Return what the record has for this pass; if nothing yet, `now`, which is recorded.
+
+        One pass is the rule. A sampler around the innermost one may begin it again and again, and its epoch never ends.
+        """
+        number, self._passes = self._passes, self._passes + 1
+        if not number:
+            return self.record.setdefault(name, now)
+        later: list[Any] = self.record.setdefault("later", [])
+        if number > len(later):
+            later.append(now)
+        return later[number - 1]
+
+    def _drawing(self, generator: Any) -> Any:
+        core = copy.copy(self._core)
+        core.generator = generator
+        return self._passed(core)
 
     def _distributed(self, skip: int, samples: int) -> Iterator[Any]:
         core, record = self._core, self.record
@@ -359,6 +399,7 @@ class Epoch:
         if record["world"] != world:
             # What all ranks have had is the beginning of the order: the rest is shared out anew.
             had = record["world"] * samples * self._each
+            self._check_rest(had)
             record.update(start=record["start"] + had, world=world)
             skip = samples = self._position = 0
             self.shared_anew = True
@@ -367,32 +408,36 @@ class Epoch:
         if not start:
             if getattr(core, "uneven", None) == "mask":
                 self._valid = core.valid()
-            return self._over(core, skip, samples)
+            return self._over(skip, samples)
         own = as_ours(core)
         indices, valid = own.share(start)
         if own.uneven == "mask":
             self._valid = valid
-        return self._over(indices.tolist(), skip, samples)
+        rest = [indices.tolist()]  # of this pass; one that begins after it is a whole one
+        return self._over(skip, samples, lambda: iter(rest.pop()) if rest else self._passed(core))
+
+    def _check_rest(self, had: int) -> None:
+        """Raise if the ranks of a state have had more samples than a pass has for them."""
+        core, world, start = self._core, self.record["world"], self.record["start"]
+        left = max(0, len(core.dataset) - start)
+        most = world * (left // world if core.drop_last else -(-left // world))
+        if had < most + world * self._each:
+            return
+        here = f"{core.num_replicas} ranks here, {world} in the state"
+        places = f"these have had {start + had:,} samples, of {start + most:,} in one pass over the {type(core).__name__}"
+        raise IncompatibleCheckpointError(
+            (f"{here}: {places}, and a later pass can go on with {world} ranks only",)
+        )
 
 
-class _Begun:
-    """A sampler that reports its iterator when iteration begins."""
+class _Innermost:
+    """A stand-in for the innermost sampler."""
 
-    def __init__(self, core: Any, begun: Callable[[Any], Any]) -> None:
-        self._core, self._begun = core, begun
+    def __init__(self, begin: Callable[[], Iterator[Any]]) -> None:
+        self._begin = begin
 
     def __iter__(self) -> Iterator[Any]:
-        return self._begun(begun(self._core))  # type: ignore[no-any-return]
-
-
-class _Rest:
-    """The samples of a sampler without its first ones."""
-
-    def __init__(self, core: Any, samples: int) -> None:
-        self._core, self._samples = core, samples
-
-    def __iter__(self) -> Iterator[Any]:
-        return islice(self._core, self._samples, None)
+        return self._begin()
 
 
 def _counts_epochs(sampler: Any) -> bool:

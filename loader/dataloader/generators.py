@@ -56,14 +56,6 @@ class BorrowedGenerator:
         self.generator.manual_seed(seed)
         return self
 
-    def seed(self) -> int:
-        """Start a stream seeded by the system, and return its seed."""
-        return int(self.generator.seed())
-
-    def initial_seed(self) -> int:
-        """Return the seed of the stream."""
-        return int(self.generator.initial_seed())
-
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the stream, in the form of `TorchGenerator.state_dict`."""
         state = self._state()[0]
@@ -105,14 +97,6 @@ class BorrowedGenerator:
         torch = self._torch
         drawn: np.ndarray = torch.randint(
             high=high, size=(size,), generator=self.generator, dtype=torch.int64, device="cpu"
-        ).numpy()
-        return drawn
-
-    def uniform64(self, size: int) -> np.ndarray:
-        """Draw numbers in [0, 1)."""
-        torch = self._torch
-        drawn: np.ndarray = torch.rand(
-            size, generator=self.generator, dtype=torch.float64, device="cpu"
         ).numpy()
         return drawn
 

@@ -97,6 +97,7 @@ class Parallel(LoaderIterator):
             progress.base_seed = self._outfit.base_seed  # torch draws one for the same workers
         super()._open(progress)
         self._pending: deque[Wanted] = deque()
+        self._unasked: list[Wanted] = []  # the last of them, if their request waits for another
         self._taken: Wanted | None = None
         self._number = progress.batches
         self._skip = {number for number, _ in progress.ahead}
@@ -167,20 +168,29 @@ class Parallel(LoaderIterator):
     # -- asking ----------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Request batches up to the permitted number; quick ones in pairs."""
-        asked, quick = [], self._stage.quick
-        if len(self._pending) > self._limit - (self._together if quick else 1):
-            return
+        """Take keys up to the permitted number of batches, and request these.
+
+        A sampler may draw from a generator that the consumer's loop draws from, too, or read what the loop writes. So it
+        is asked exactly when torch asks it, however quick the batches are: only the request may wait for another.
+        """
         while len(self._pending) < self._limit and not self._all_asked:
             self._sampling = True
             wanted = self._wanted()
             if wanted is not None:
                 self._pending.append(wanted)
                 if wanted.left:
-                    asked.append(wanted)
+                    self._unasked.append(wanted)
             self._sampling = False
             self._all_asked = wanted is None
-        self._stage.ask(asked, by_two=quick)
+        quick = self._stage.quick
+        full = len(self._unasked) >= (self._together if quick else 1)
+        if full or self._all_asked or self._is_unasked_next():
+            asked, self._unasked = self._unasked, []
+            self._stage.ask(asked, by_two=quick)
+
+    def _is_unasked_next(self) -> bool:
+        """Return True if the batch that comes first has not been requested."""
+        return bool(self._unasked) and self._pending[0] is self._unasked[0]
 
     def _wanted(self) -> Wanted | None:
         number = self._number
@@ -295,7 +305,7 @@ class Parallel(LoaderIterator):
     def _ready(self) -> Wanted | None:
         """Return a batch that may be delivered now."""
         pending = self._pending
-        if not pending:
+        if not pending or self._is_unasked_next():
             self._fill()
         if self._in_order:
             return pending[0] if pending and not pending[0].left else None
@@ -357,7 +367,7 @@ class Parallel(LoaderIterator):
             self._start_over(self._pending)
 
     def _start_over(self, pending: deque[Wanted]) -> None:
-        self._pending = deque()
+        self._pending, self._unasked = deque(), []
         self._start()
         self._pending.extend(replace(each) if each.left else each for each in pending)
         if self._recipe.iterable:

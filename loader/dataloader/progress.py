@@ -55,8 +55,8 @@ class Progress:
         For a dataset with a state of its own, for each process that keeps its copy across epochs:
         that state at the beginning of this epoch, or after its end, of the next one.
     coming : dict or None
-        Set between two epochs: the seeds of the next one, if no generator of the loader's
-        own determines them (``base_seed``, ``record``).
+        Only in a state that was taken between two epochs: the seeds of the next one, if no generator of the
+        loader's own determines them (``base_seed``, ``record``).
     elements : dict or None
         For a `Dataset`: the state of its iterator.
     """
@@ -97,7 +97,7 @@ class Progress:
         self.ended = True
         self.record, self.cursor, self.over = {}, None, None
         if self._epoch is not None:
-            self.record, self.mark = self._epoch.behind(), self._epoch.mark_now()
+            self.mark = self._epoch.mark_now()
         states = (self.replicas or {}).get("states") if self._lasting else None
         self.begun = _own_states(states)
         self.replicas = None
@@ -124,10 +124,10 @@ class Progress:
 
     def to_state(self) -> dict[str, Any]:
         """Return the progress as a state: JSON, unless a sampler's or a dataset's own is not."""
-        if self._epoch is not None and not self.ended:
-            self._epoch.settle()
         known = (name for name in vars(self) if name in _KEPT)
         state = {name: getattr(self, name) for name in known}
+        if self._epoch is not None:
+            state["record"] = self._epoch.behind() if self.ended else self._epoch.settled()
         state = {name: value for name, value in state.items() if value is not None}
         if self._source is not None and self.elements is None:
             state["elements"] = self._source()
@@ -156,11 +156,10 @@ class Progress:
     def following(self) -> Progress:
         """Return the beginning of the next epoch, for a loader restored from it if it `restores`."""
         coming = self.coming or {}
-        record = dict(coming.get("record", {}))
         return Progress(
             epoch=self.epoch + 1,
             base_seed=coming.get("base_seed"),
-            record={**self.record, **record} if self.restores else record,
+            record={**self.record, **coming.get("record", {})} if self.restores else {},
             mark=self.mark if self.restores or self._untouched else None,
             begun=self.begun if self.ended else None,
             restores=self.restores,

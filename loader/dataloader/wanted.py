@@ -6,11 +6,11 @@ the worker then reports each sample that it begins, so that a sample that kills 
 
 from __future__ import annotations
 
-import pickle
 from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tundish.loader.dataloader.wire import pack_keys
 from tundish.loader.protocols.failure import loads_exception
 from tundish.loader.protocols.raised import carried
 from tundish.loader.run.coordinating.placing import placing
@@ -260,11 +260,11 @@ def _encoded(keys: Any) -> tuple[ItemsForm, bytes]:
             return ItemsForm.INDICES, array("q", keys).tobytes()
         except OverflowError:
             pass
-    return ItemsForm.ENCODED, b"" if keys is None else pickle.dumps(keys)
+    return ItemsForm.ENCODED, pack_keys(keys)
 
 
 def _named(wanted: Wanted, at: int | None) -> str:
-    if wanted.keys is None:
+    if wanted.keys is None and wanted.seat is not None:
         return f"batch {wanted.position} of worker {wanted.seat}"
     if at is None or not isinstance(wanted.keys, list):
         shown = repr(wanted.keys)

@@ -20,7 +20,7 @@ import numpy as np
 from tundish.loader.run.starting.tensors import reduce_tensor, tensor_of
 from tundish.loader.run.starting.unpicklable import find_unpicklable
 from tundish.loader.run.working.writing import SlotTooSmall
-from tundish.shm.cloud import REDUCERS
+from tundish.shm.cloud import REDUCERS, dumps
 
 if TYPE_CHECKING:
     from tundish.shm.memory import Arena
@@ -32,6 +32,12 @@ _INLINE = 16384
 _ALIGN = 128
 _PRIVATE = 65536
 """Leaves up to here are handed out as copies: a label that is kept pins no batch."""
+
+_CUT = (  # torch's words
+    "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support crossing process "
+    "boundaries. If you just want to transfer the data, call detach() on the tensor before it is returned from the dataset "
+    "or collate_fn"
+)
 
 
 class TensorLeaf:
@@ -154,6 +160,8 @@ def pack_batch(batch: Any, state: Any = None) -> PackedBatch:
     TypeError
         Something in it cannot be pickled: what, and where. It has a ``position`` if a batch is a
         list, for the element concerned.
+    RuntimeError
+        A tensor in it has a gradient that leads back to others, which would be cut off.
     """
     value = (batch, state)
     raws: list[memoryview] = []
@@ -175,6 +183,8 @@ def pack_batch(batch: Any, state: Any = None) -> PackedBatch:
     try:
         return PackedBatch(_dumps(_Cloud, value, aside), raws)
     except Exception as error:
+        if error.args == (_CUT,):
+            raise
         raise _unpicklable(batch, error) from error
 
 
@@ -199,8 +209,38 @@ def _dumps(pickler: Any, value: Any, aside: Any) -> bytes:
 
 
 def _tensor(tensor: Any) -> Any:
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise RuntimeError(_CUT)
     reduced = reduce_tensor(tensor)
     return tensor.__reduce_ex__(5) if reduced is NotImplemented else reduced
+
+
+def pack_keys(keys: Any) -> bytes:
+    """Pickle the keys of a batch for a worker, also those of classes that it cannot import."""
+    try:
+        named = pickle.dumps(keys)
+    except Exception:  # noqa: BLE001 - whatever pickle cannot take, cloudpickle may
+        return dumps(keys, lambda _: True)
+    if b"__main__" not in named:
+        return named
+    return pickle.dumps(_OfScript(named, dumps(keys, lambda _: True)))
+
+
+class _OfScript:
+    """Keys of a script's own classes, which a worker has by name only if the dataset refers to them."""
+
+    def __init__(self, named: bytes, whole: bytes) -> None:
+        self._named, self._whole = named, whole
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _known, (self._named, self._whole)
+
+
+def _known(named: bytes, whole: bytes) -> Any:
+    try:
+        return pickle.loads(named)
+    except AttributeError:
+        return pickle.loads(whole)
 
 
 def _unpicklable(value: Any, error: Exception) -> TypeError:

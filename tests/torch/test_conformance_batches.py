@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.torch.datasets import Bulk, Listed, Mapped, NotBulk, Numbers
-from tests.torch.faces import Face, epoch, numbers
+from tests.torch.faces import OURS, Face, epoch, numbers
 
 if TYPE_CHECKING:
     from typing import Any
@@ -92,3 +92,57 @@ def test_08_a_sampler_without_length(face: Face, workers: int) -> None:
     found = numbers(face(Numbers(9), sampler=iter([3, 1, 2]), batch_size=2, num_workers=workers))
 
     assert found == [3, 1, 2]
+
+
+class Attached:
+    """Gives what is computed from a parameter."""
+
+    def __init__(self, torch: Any) -> None:
+        self.weight = torch.nn.Parameter(torch.ones(2))
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return self.weight * index
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("batch_size", [2, None])
+def test_08_no_gradient_leads_out_of_a_worker(batch_size: int | None) -> None:
+    torch = pytest.importorskip("torch")
+
+    for batch in OURS(Attached(torch), batch_size):
+        assert batch.grad_fn is not None, "in one process it does"
+    with pytest.raises(RuntimeError, match="detach"):
+        next(iter(OURS(Attached(torch), batch_size, num_workers=1)))
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("batch_size", [2, None])
+@pytest.mark.parametrize("name", ["complex32", "bfloat16", "float8_e8m0fnu", "float8_e5m2"])
+def test_08_tensors_of_dtypes_that_numpy_lacks(name: str, batch_size: int | None) -> None:
+    torch = pytest.importorskip("torch")
+    dtype = getattr(torch, name, None)
+    if dtype is None:
+        pytest.skip("this torch has no such dtype")
+    samples = [torch.full((3,), 2.0**k).to(dtype) for k in range(4)]
+
+    for here, there in zip(
+        OURS(samples, batch_size), OURS(samples, batch_size, num_workers=1), strict=True
+    ):
+        assert here.dtype == there.dtype == dtype
+        assert here.view(torch.uint8).tolist() == there.view(torch.uint8).tolist()
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor", "ignore:TypedStorage")
+def test_08_tensors_that_are_more_than_their_numbers() -> None:
+    torch = pytest.importorskip("torch")
+    conjugate = torch.tensor([1 + 2j]).conj()
+    quantized = torch.quantize_per_tensor(torch.ones(2), 0.5, 3, torch.quint8)
+    found = list(OURS([conjugate, quantized], None, num_workers=1))
+
+    assert found[0].tolist() == [1 - 2j]
+    assert (found[1].q_scale(), found[1].q_zero_point()) == (0.5, 3)
+    assert found[1].dequantize().tolist() == [1, 1]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 import time
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.torch.datasets import Late, Logged, Numbers, noted
 from tests.torch.faces import OURS, THEIRS, Face, epoch, numbers
 
+from tundish.loader.dataloader.wanted import BatchStage
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 torch = pytest.importorskip("torch")
@@ -100,6 +104,32 @@ def test_22_numbers_drawn_elsewhere_are_torchs_too() -> None:
     assert drawn(OURS) == drawn(THEIRS)
 
 
+class Lazy(torch.utils.data.Sampler):  # type: ignore[misc, name-defined]
+    """Draws each index only when it is asked for it."""
+
+    def __iter__(self) -> Iterator[int]:
+        for _ in range(40):
+            yield int(torch.randint(23, ()))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_22_a_sampler_is_asked_when_torch_asks_it(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drawn(loader_of: Face) -> list[Any]:
+        torch.manual_seed(3)
+        found = []
+        for batch in loader_of(Numbers(23), sampler=Lazy(), num_workers=workers):
+            torch.rand(())  # as a training step draws
+            found += batch.tolist()
+        return found
+
+    quick = cycle([False, True, True, False, True])  # as slow as the machine may be meanwhile
+    monkeypatch.setattr(BatchStage, "quick", property(lambda _: next(quick)))
+
+    assert drawn(OURS) == drawn(THEIRS)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_23_the_order_on_numpy_is_torchs(workers: int) -> None:
     from tests.torch.faces import NUMPY
@@ -182,3 +212,41 @@ def test_25_torchs_samplers_are_taken_as_they_are(torch_face: Face, workers: int
         assert numbers(loader) == [int(key) for key in same]
     batches = data.BatchSampler(data.SequentialSampler(range(5)), 2, drop_last=True)
     assert epoch(torch_face(Numbers(5), batch_sampler=batches)) == [[0, 1], [2, 3]]
+
+
+class Endless:
+    """Gives the order of another sampler again and again, as samplers that keep workers alive do."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield from iter(self.sampler)
+
+
+@pytest.mark.parametrize("lists", [False, True])
+@pytest.mark.parametrize("kind", ["random", "subset", "weighted"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_25_each_pass_of_an_endless_sampler_is_torchs(
+    workers: int, kind: str, *, lists: bool
+) -> None:
+    from torch.utils import data
+
+    def drawn(loader_of: Face) -> list[Any]:
+        sampler: Any = data.RandomSampler(range(5))
+        if kind == "subset":
+            sampler = data.SubsetRandomSampler(range(5))
+        if kind == "weighted":
+            sampler = data.WeightedRandomSampler([0.1, 0.9, 3.0], 5)
+        options = {"batch_size": 4, "sampler": Endless(sampler)}
+        if lists:
+            options = {"batch_sampler": Endless(data.BatchSampler(sampler, 4, drop_last=False))}
+        torch.manual_seed(3)
+        found = []
+        for batch in islice(loader_of(Numbers(5), num_workers=workers, **options), 9):
+            torch.rand(())
+            found += batch.tolist()
+        return found
+
+    assert drawn(OURS) == drawn(THEIRS)

@@ -24,6 +24,7 @@ import os
 import pickle
 import struct
 import sys
+import traceback
 import types
 import weakref
 from collections.abc import Iterable, Sequence
@@ -220,6 +221,8 @@ def unpack(
             objects.append(unpickler.load())
         except BaseException as error:
             error.add_note(f"while a worker unpickled {label}")
+            if isinstance(error, RecursionError):
+                _advise(error)
             raise
     homes, sources, by_value = unpickler.load()
     if namespaces is not None:
@@ -229,6 +232,17 @@ def unpack(
     for filename, lines in sources.items():
         linecache.cache[filename] = (sum(map(len, lines)), None, lines, filename)
     return objects
+
+
+def _advise(error: RecursionError) -> None:
+    """Add a note to the error of a `__getattr__` that looks for an attribute by itself."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == "__getattr__":
+            error.add_note(
+                f"`{frame.f_code.co_qualname}` is called before `__init__` has set attributes: raise AttributeError for names "
+                'that begin with __, or use multiprocessing_context="fork" (in a pipeline, Options(start="fork"))'
+            )
+            return
 
 
 # ---------------------------------------------------------------------------------------- pickling

@@ -35,11 +35,18 @@ def as_array(tensor: Any) -> tuple[np.ndarray, str | None] | None:
     if tensor.requires_grad or tensor.layout is not _torch().strided or tensor.device.type != "cpu":
         return None
     try:
-        if tensor.dtype in _odd():
-            return tensor.view(_odd()[tensor.dtype]).numpy(), str(tensor.dtype).partition(".")[2]
         return tensor.numpy(), None
-    except (RuntimeError, TypeError):  # conjugate, quantized, nested, ...
+    except RuntimeError:  # conjugate, nested, ...
         return None
+    except TypeError:  # a dtype that numpy lacks
+        pass
+    if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+        return None
+    try:
+        bits = tensor.view(getattr(_torch(), f"int{8 * tensor.element_size()}"))
+    except (AttributeError, RuntimeError):
+        return None
+    return bits.numpy(), str(tensor.dtype).partition(".")[2]
 
 
 def tensor_of(array: np.ndarray, dtype: str | None = None) -> Any:
@@ -100,22 +107,3 @@ def _open_shared(memory: Descriptor, nbytes: int, dtype: str, place: tuple[Any, 
 
 def _torch() -> Any:
     return sys.modules.get("torch") or importlib.import_module("torch")
-
-
-_same_size: dict[Any, Any] = {}
-
-
-def _odd() -> dict[Any, Any]:
-    """Map torch's dtypes that numpy lacks to ints of the same size."""
-    if not _same_size:
-        torch = _torch()
-        for name, size in {
-            "bfloat16": torch.int16,
-            "float8_e4m3fn": torch.int8,
-            "float8_e5m2": torch.int8,
-            "float8_e4m3fnuz": torch.int8,
-            "float8_e5m2fnuz": torch.int8,
-        }.items():
-            if hasattr(torch, name):
-                _same_size[getattr(torch, name)] = size
-    return _same_size

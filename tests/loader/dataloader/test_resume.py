@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import warnings
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from tests.loader.dataloader.datasets import (
 
 import tundish as td
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
+from tundish.loader.dataloader.torchrandom import default_generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -268,6 +270,98 @@ def test_other_ranks_share_the_rest_of_lists() -> None:
         each.load_state_dict(state)
         had += [row for batch in each for row in batch["rows"].tolist()]
     assert sorted(had) == list(range(36))
+
+
+class Endless:
+    """Gives the order of another sampler again and again, as samplers that keep workers alive do."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+        self.begun = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            self.begun += 1
+            yield from iter(self.sampler)
+
+
+def first(loader: td.DataLoader, steps: int) -> list[Any]:
+    return [batch.tolist() for _, batch in zip(range(steps), loader, strict=False)]
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_other_ranks_share_the_rest_of_the_first_of_several_passes(*, lists: bool) -> None:
+    def loader(world: int, rank: int) -> td.DataLoader:
+        sampler: Any = td.DistributedSampler(range(24), world, rank, seed=9)
+        if lists:
+            batches = Endless(td.BatchSampler(sampler, 2, drop_last=False))
+            return td.DataLoader(range(24), batch_sampler=batches)
+        return td.DataLoader(range(24), 2, sampler=Endless(sampler))
+
+    had: list[Any] = []
+    state: dict[str, Any] = {}
+    for each in (loader(2, rank) for rank in range(2)):
+        had += chain.from_iterable(first(each, 3))
+        state = through_json(each)
+    rest: list[Any] = []
+    passes: list[Any] = []
+    for rank in range(4):
+        each = loader(4, rank)
+        each.load_state_dict(state)
+        taken = [*chain.from_iterable(first(each, 6))]
+        rest += taken[:3]
+        passes += taken[3:9]
+    assert sorted(had + rest) == list(range(24)), "everything once"
+    assert sorted(passes) == list(range(24)), "and then the whole again"
+
+
+def test_a_later_pass_keeps_its_number_of_ranks() -> None:
+    def loader(world: int, *, drop: bool = False) -> td.DataLoader:
+        sampler = td.DistributedSampler(range(23), world, 0, drop_last=drop)
+        return td.DataLoader(range(23), 1, sampler=Endless(sampler))
+
+    for drop, pass_ in ((False, 6), (True, 5)):
+        each = loader(4, drop=drop)
+        whole = first(each, 3 * pass_)
+        for steps, refused in ((pass_, False), (pass_ + 1, True)):
+            each = loader(4, drop=drop)
+            first(each, steps)
+            same, other = loader(4, drop=drop), loader(2, drop=drop)
+            same.load_state_dict(each.state_dict())
+            assert first(same, pass_) == whole[steps : steps + pass_]
+            other.load_state_dict(each.state_dict())
+            if refused:
+                with pytest.raises(IncompatibleCheckpointError, match="2 ranks here, 4 in the"):
+                    iter(other)
+            else:
+                assert len(first(other, 1)) == 1
+
+
+@pytest.mark.parametrize("kind", ["random", "subset", "weighted"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_later_pass_has_the_order_that_it_drew(kind: str, workers: int) -> None:
+    def loader() -> td.DataLoader:
+        sampler: Any = td.RandomSampler(range(5))
+        if kind == "subset":
+            sampler = td.SubsetRandomSampler(range(5))
+        if kind == "weighted":
+            sampler = td.WeightedRandomSampler([1.0] * 5, 5)
+        return td.DataLoader(range(5), 4, sampler=Endless(sampler), num_workers=workers)
+
+    td.set_seed(3)
+    whole = first(loader(), 9)
+    for steps in range(1, 9):
+        td.set_seed(3)
+        broken_off = loader()
+        first(broken_off, steps)
+        state, position = through_json(broken_off), default_generator().state_dict()
+        td.set_seed(8)
+        again = loader()
+        again.load_state_dict(state)
+        default_generator().load_state_dict(position)
+        assert first(again, 9 - steps) == whole[steps:]
+        assert getattr(again.sampler, "begun", 0) > 1, "it is asked itself, not a copy"
+    td.set_seed(None)
 
 
 def test_a_rest_of_a_rest() -> None:

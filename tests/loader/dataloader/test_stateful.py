@@ -33,6 +33,8 @@ def made(kind: str, workers: int = 0, **options: Any) -> Any:
     dataset = Counted(SIZE) if "counted" in kind else list(range(SIZE))
     if "shuffled" in kind:
         return td.DataLoader(dataset, BATCH, shuffle=True, **options)
+    if kind == "subset":
+        return td.DataLoader(dataset, BATCH, sampler=td.SubsetRandomSampler(range(SIZE)), **options)
     if "seeded" in kind:
         generator = td.TorchGenerator(5)
         return td.DataLoader(dataset, BATCH, shuffle=True, generator=generator, **options)
@@ -96,35 +98,56 @@ def test_every_state_continues_in_workers(kind: str) -> None:
         assert run(resumed(kind, states[place], 2), len(wanted))[0] == wanted, place
 
 
-@pytest.mark.parametrize("kind", ["shuffled", "shuffled counted"])
-def test_an_order_without_a_generator_is_settled_when_a_state_is_taken(kind: str) -> None:
-    """Also where nothing of it has been drawn, and though others draw before the next epoch."""
+@pytest.mark.parametrize("begun", [False, True], ids=["between epochs", "before the first batch"])
+@pytest.mark.parametrize("kind", ["shuffled", "shuffled counted", "subset"])
+def test_a_state_has_the_order_that_comes_next(kind: str, *, begun: bool) -> None:
+    """Also where nothing of it has been drawn; and wherever the process's generator is when it is loaded."""
     loader = made(kind)
-    states, batches = [], []
-    for _ in range(2):
-        states.append(json.dumps(loader.state_dict()))  # between two epochs
-        for _ in td.DataLoader(range(2)):  # draws a seed from the process's generator
-            pass
-        iterator = iter(loader)
-        states.append(json.dumps(loader.state_dict()))
-        batches += [[batch.tolist() for batch in iterator]] * 2
-    for state, wanted in zip(states, batches, strict=True):
-        if kind == "shuffled" or state is states[0] or state is states[1]:
-            assert [batch.tolist() for batch in resumed(kind, state)] == wanted
+    list(loader)
+    iterator: Any = iter(loader) if begun else None
+    state = json.dumps(loader.state_dict())
+    at = default_generator().state_dict()
+    wanted = [[batch.tolist() for batch in iterator or loader]]
+    wanted.append([batch.tolist() for batch in loader])
+
+    assert [batch.tolist() for batch in resumed(kind, state)] == wanted[0]
+    default_generator().load_state_dict(at)
+    again = resumed(kind, state)
+    assert [[batch.tolist() for batch in again] for _ in range(2)] == wanted
 
 
-def test_taking_a_state_draws_nothing() -> None:
-    def drawn(*, asked: bool) -> Any:
+@pytest.mark.parametrize("kind", ["shuffled", "subset"])
+@pytest.mark.parametrize("others", ["draw", "seed"])
+def test_asking_for_a_state_changes_nothing(kind: str, others: str) -> None:
+    """Not even if others draw, or the process is seeded, before the next batch."""
+
+    def run_of(*, asked: bool) -> Any:
         default_generator().manual_seed(3)
-        loader = made("shuffled")
-        if asked:
-            loader.state_dict()
-        first = [batch.tolist() for batch in loader]
-        if asked:
-            loader.state_dict()
-        return first, [batch.tolist() for batch in loader], default_generator().state_dict()
+        loaders = made(kind), made(kind)
+        found = []
+        for turn in range(3):
+            iterators: list[Any] = []
+            for step in range(2):
+                if asked:
+                    for loader in loaders:
+                        loader.state_dict()
+                if others == "seed":
+                    default_generator().manual_seed(turn * 2 + step)
+                iterators = iterators or [iter(loader) for loader in loaders]
+            found += [[batch.tolist() for batch in iterator] for iterator in iterators]
+        return found, default_generator().state_dict()
 
-    assert drawn(asked=True) == drawn(asked=False)
+    assert run_of(asked=True) == run_of(asked=False)
+
+
+def test_a_generator_that_is_seeded_between_epochs_is_in_the_state_as_it_is() -> None:
+    loader = made("seeded")
+    list(loader)
+    loader.state_dict()
+    loader.generator.manual_seed(8)
+    state = json.dumps(loader.state_dict())
+
+    assert [b.tolist() for b in resumed("seeded", state)] == [b.tolist() for b in loader]
 
 
 @pytest.mark.slow

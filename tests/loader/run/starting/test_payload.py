@@ -881,3 +881,22 @@ def test_a_long_repr_is_cut() -> None:
 
     assert isinstance(copy, TransformError)
     assert len(copy.text) == 4096
+
+
+class Asking:
+    """Looks for each attribute in another object; it is not there before `__init__` has set it."""
+
+    def __init__(self, inner: object) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def test_a_getattr_that_calls_itself_is_named() -> None:
+    payload = pack([("the dataset", Asking(1))])
+
+    with pytest.raises(RecursionError) as caught:
+        unpack(payload.fd)
+    assert "`Asking.__getattr__` is called before `__init__`" in caught.value.__notes__[1]
+    payload.close()
