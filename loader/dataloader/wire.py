@@ -33,10 +33,9 @@ _ALIGN = 128
 _PRIVATE = 65536
 """Leaves up to here are handed out as copies: a label that is kept pins no batch."""
 
-_CUT = (  # torch's words
-    "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support crossing process "
-    "boundaries. If you just want to transfer the data, call detach() on the tensor before it is returned from the dataset "
-    "or collate_fn"
+_CUT = (
+    "a tensor that requires a gradient and was computed from others cannot leave its worker: the gradient would end there, and train "
+    "nothing. Return tensor.detach() from the dataset or collate_fn, or compute it in the training step"
 )
 
 
