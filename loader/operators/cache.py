@@ -10,6 +10,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -260,8 +261,41 @@ def item_nbytes(item: Failure | Made) -> int:
     """Return the approximate number of bytes that storing an item takes."""
     if isinstance(item, Failure):
         return 1024
-    leaves = flatten(item.value)[0]
-    return 200 + sum(x.nbytes if isinstance(x, np.ndarray) else sys.getsizeof(x) for x in leaves)
+    return 200 + sum(map(_leaf_nbytes, flatten(item.value)[0]))
+
+
+def _leaf_nbytes(leaf: Any) -> int:
+    if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
+        return leaf.nbytes
+    return sys.getsizeof(leaf) if type(leaf) in _PLAIN else _held_nbytes(leaf)
+
+
+_PLAIN = frozenset({str, bytes, int, float, bool, type(None), np.int64, np.float64})
+_NOT_HELD = (type, ModuleType, FunctionType, weakref.ref)
+_MOST_PARTS = 10_000
+
+
+def _held_nbytes(value: Any) -> int:
+    """Return the approximate size of an object with all that it refers to: items, attributes, elements of windows."""
+    total, waiting = 0, [value]
+    seen: set[int] = set()
+    while waiting and len(seen) < _MOST_PARTS:
+        each = waiting.pop()
+        if id(each) in seen or isinstance(each, _NOT_HELD):
+            continue
+        seen.add(id(each))
+        total += sys.getsizeof(each)
+        if isinstance(each, np.ndarray):
+            if each.base is not None:
+                total += each.nbytes  # of a view the size is that of its header
+            waiting += each.ravel().tolist() if each.dtype.hasobject else ()
+        elif isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, (list, tuple, set, frozenset)):
+            waiting += each
+        with contextlib.suppress(Exception):  # a proxy's, say
+            waiting += vars(each).values()
+    return total
 
 
 def _read_only(leaf: Any) -> Any:

@@ -98,9 +98,10 @@ class ElementRng:
 
     def of(self, pass_: int, low: int, high: int = 0) -> Generator:
         """Return the generator for the two words of an origin."""
-        # Two references to a generator nobody kept: ours and getrefcount's own; the bit generator
-        # has one more, from the generator.
-        if getrefcount(self._generator) > 2 or getrefcount(self._bits) > 3:
+        # Two references to a generator nobody kept: ours and getrefcount's own; its bit generator and that one's
+        # seed sequence have one more, each from the other.
+        kept = getrefcount(self._generator) > 2 or getrefcount(self._bits) > 3
+        if kept or getrefcount(self._origin) > 3:
             self._make(pass_)
         elif pass_ != self._pass:
             self._enter(pass_)

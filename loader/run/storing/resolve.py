@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import (
     IncompleteSnapshotError,
     SnapshotError,
+    SnapshotWriteError,
 )
 from tundish.loader.operators.loading import found_node, look, read_by
 from tundish.loader.operators.snapshot import Snapshot
@@ -202,7 +203,13 @@ class Resolving:
             },
             tuple(written(pipeline)),
         )
-        return read_run(catalog.at(key), catalog.begin_run(key, header, pipeline))
+        try:
+            return read_run(catalog.at(key), catalog.begin_run(key, header, pipeline))
+        except OSError as problem:
+            if isinstance(problem, SnapshotError):
+                raise
+            path, text = problem.filename or node.path, problem.strerror or repr(problem)
+            raise SnapshotWriteError(str(path), text, 0, problem.errno) from problem
 
 
 # -- what stands on disk ---------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -339,3 +341,27 @@ def test_iterators_of_one_dataset_share_what_draws() -> None:
     passes = [list(ds.iterator(iteration=k, workers=0)) for k in range(3)]
     assert len(calls) == 5
     assert sorted(passes[0]) == sorted(passes[2]) == list(range(5))
+
+
+@dataclasses.dataclass
+class Holder:
+    data: bytes
+
+
+LARGE: dict[str, Callable[[Dataset[Any]], Dataset[Any]]] = {
+    "arrays": lambda ds: ds.map(lambda x: np.full(1 << 16, x)),
+    "texts in batches": lambda ds: ds.map(lambda x: str(int(x)) * (1 << 19)).batch(2),
+    "objects": lambda ds: ds.map(lambda x: Holder(bytes(1 << 19))),
+    "windows": lambda ds: ds.map(lambda x: np.full(1 << 16, x)).window(2),
+    "counters": lambda ds: ds.map(lambda x: Counter({"x": bytes(1 << 19)})),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_the_limit_counts_all_that_an_element_holds(kind: str) -> None:
+    """Sixteen times half a MB are beyond 4 MB, and twice are not."""
+    large = LARGE[kind](Dataset.range(16)).cache().with_options(Options(memory_budget=4 << 20))
+    with pytest.warns(RuntimeWarning, match="use up its 4,194,304 bytes"):
+        list(large.iterator(workers=1))
+    small = LARGE[kind](Dataset.range(2)).cache().with_options(Options(memory_budget=4 << 20))
+    list(small.iterator(workers=1))

@@ -94,6 +94,16 @@ def test_a_kept_generator_stays_as_it_is(part: str, then: tuple[int, Path]) -> N
     assert spawned(own) == spawned(fresh(0, 1)) != spawned(again)
 
 
+def test_a_kept_seed_sequence_stays_as_it_is() -> None:
+    rng = ElementRng(5, 2)
+    kept: Any = rng(0, 1).bit_generator.seed_seq
+    again: Any = rng(0, 2).bit_generator.seed_seq
+    assert again is not kept
+    words = [each.spawn(1)[0].generate_state(4).tolist() for each in (kept, again)]
+    fresh: list[Any] = [ElementRng(5, 2)(0, n).bit_generator.seed_seq for n in (1, 2)]
+    assert words == [each.spawn(1)[0].generate_state(4).tolist() for each in fresh]
+
+
 def test_each_element_spawns_anew() -> None:
     rng = ElementRng(5, 2)
     first = spawned(rng(0, 1))

@@ -1,0 +1,34 @@
+"""Snapshots that cannot be begun, as their store fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+import tundish as td
+from tundish.errors import SnapshotWriteError
+from tundish.snapshot.files.local import LocalStore
+
+
+@pytest.mark.parametrize("name", ["run.json", "pipeline.json"])
+def test_the_error_is_of_the_snapshot_and_once(tmp_path: Path, name: str) -> None:
+    create = LocalStore.create
+    failed: list[str] = []
+
+    def failing(self: Any, file: str, *args: Any) -> bool:
+        if file.endswith(name) and not failed:
+            failed.append(file)
+            raise TimeoutError("the store does not answer")
+        return create(self, file, *args)
+
+    ds = td.Dataset.range(5).snapshot(tmp_path / "kept")
+    with (
+        patch.object(LocalStore, "create", failing),
+        pytest.raises(SnapshotWriteError, match="the store does not answer"),
+    ):
+        list(ds)
+    assert failed
+    assert list(ds) == list(ds) == list(range(5))
