@@ -30,7 +30,7 @@ from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfi
 from tundish.loader.service.servers.dispatchserver import DispatchServer
 from tundish.loader.service.servers.engine import AgentOrder
 from tundish.loader.service.servers.fleet import Keeper
-from tundish.loader.service.servers.keeping import IDLE_S, AgentRoster
+from tundish.loader.service.servers.keeping import ABSENT_S, IDLE_S, AgentRoster
 from tundish.loader.service.servers.localengine import LocalEngine, local_fleet
 from tundish.loader.service.servers.running import OUTSIDE, reached_there
 from tundish.loader.service.servers.workerserver import WorkerServer
@@ -202,6 +202,21 @@ def test_an_agent_that_has_joined_is_replaced_at_once() -> None:
         roster.begun([f"a{k}"], now)
         roster.joined([f"a{k}", "another's"])
         roster.ended([f"a{k}"], now)
+
+
+def test_agents_that_the_dispatcher_never_knows_are_replaced() -> None:
+    roster = AgentRoster()
+    roster.begun(["a", "b"], 0.0)
+    for now in (1.0, ABSENT_S):
+        assert roster.absent(["a"], now) == []
+    assert roster.absent(["a"], ABSENT_S + 1) == ["b"]
+    assert roster.absent(["a", "b"], ABSENT_S + 2) == []
+    assert roster.absent([], ABSENT_S + 3) == []
+    roster.unheard()  # a dispatcher that is back does not know them yet
+    assert roster.absent([], 3 * ABSENT_S) == []
+    assert roster.absent([], 4 * ABSENT_S) == ["a", "b"]
+    roster.ended(["a", "b"], 4 * ABSENT_S)
+    assert roster.lacking(2, 5 * ABSENT_S) == 2
 
 
 def test_idle_and_new_agents_are_stopped_first() -> None:

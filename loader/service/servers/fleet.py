@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Self
 
 from tundish.loader.service.dispatching.client import DispatcherClient, Needs
@@ -47,6 +47,7 @@ class Keeper:
         self._roster = AgentRoster()
         self._stopping = False
         self._needs: Needs | None = None  # nobody has told
+        self._heard = False  # it is what the dispatcher says now
         self._thread = threading.Thread(target=self._run, daemon=True, name="tundish-keeper")
 
     def start(self) -> None:
@@ -76,6 +77,7 @@ class Keeper:
         if needs is not None:
             needed, fixed, busy, there = needs
             self._roster.joined(there)
+            self._replace_absent(there, now)
             missing = self._roster.lacking(needed, now)
             if missing:
                 self._roster.begun(self._engine.start(self._order, missing), now)
@@ -86,11 +88,25 @@ class Keeper:
         if ended:
             self._roster.ended(ended, time.monotonic())
 
+    def _replace_absent(self, there: Collection[str], now: float) -> None:
+        """Stop agents that run and serve nobody, as they do not find the dispatcher, or have lost it."""
+        if not self._heard:
+            self._roster.unheard()
+            return
+        absent = self._roster.absent(there, now)
+        if absent:
+            _log.warning(
+                "agents that the dispatcher does not know are replaced: %s", ", ".join(absent)
+            )
+            self._engine.stop(absent)
+            self._roster.ended(absent, now)
+
     def _ask(self) -> Needs | None:
         """Ask which agents are needed; while the dispatcher cannot be reached, return its last answer, if there was one."""
         try:
-            self._needs = self._client.needs(self._order.cores)
+            self._needs, self._heard = self._client.needs(self._order.cores), True
         except OSError as error:  # it is being started again, perhaps; agents stay
+            self._heard = False
             _log.warning("the keeper of agents does not reach the dispatcher: %s", error)
         return self._needs
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 IDLE_S = 60.0
 """The time for which agents are kept that trainers no longer need."""
 
+ABSENT_S = 600.0
+"""The time after which an agent that runs, and that the dispatcher does not know, is replaced; an engine may wait for a machine."""
+
 _REST_S = (0.2, 30.0)
 """Before the next start, when an agent has ended that never joined; and at most, after many."""
 
@@ -24,6 +27,7 @@ class AgentRoster:
 
     started: dict[str, float] = field(default_factory=dict)
     _joined: set[str] = field(default_factory=set)
+    _absent_since: dict[str, float] = field(default_factory=dict)
     _failed: int = 0
     _not_before: float = 0.0
     _needed: list[tuple[float, int]] = field(default_factory=list)
@@ -42,6 +46,24 @@ class AgentRoster:
         self._joined.update(name for name in names if name in self.started)
         if self._joined:
             self._failed = 0
+
+    def absent(self, there: Collection[str], now: float) -> list[str]:
+        """Return the agents that the dispatcher has not known in any answer for `ABSENT_S`.
+
+        Parameters
+        ----------
+        there : collection of str
+            The agents that it knows now.
+        now : float
+            The time.
+        """
+        gone = [name for name in self.started if name not in there]
+        self._absent_since = {name: self._absent_since.get(name, now) for name in gone}
+        return [name for name, since in self._absent_since.items() if now - since >= ABSENT_S]
+
+    def unheard(self) -> None:
+        """Take note that the dispatcher does not answer: nobody is absent."""
+        self._absent_since.clear()
 
     def ended(self, names: Collection[str], now: float) -> None:
         """Record agents that ended by themselves; those that never joined delay the next ones."""
