@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tundish.loader.operators.snapshot import Snapshot
     from tundish.loader.protocols.operator import Operator
 
-__all__ = ["describe_pipeline", "describe_sorting", "key_of", "operators_of"]
+__all__ = ["describe_pipeline", "describe_sorting", "key_of", "operators_of", "with_files_now"]
 
 JSON = Any
 
@@ -57,6 +57,22 @@ def describe_pipeline(root: Operator, *, version: str | None = None) -> list[JSO
     return entries
 
 
+def with_files_now(pipeline: list[JSON], root: Operator) -> list[JSON]:
+    """Return the description of a plan with its input files as they are now.
+
+    The rest stays as it was described: functions may change what they refer to while they run.
+    """
+    found = list(pipeline)
+    nodes = (node for node in walk(root) if not node.transparent)
+    for at, node in enumerate(nodes):
+        if node.files:
+            files = {
+                name: files.description() for name, files in _files(node, node.arguments()).items()
+            }
+            found[at] = {**found[at], "args": {**found[at]["args"], **files}}
+    return found
+
+
 def operators_of(root: Operator) -> list[dict[str, Any]]:
     """Return the operators of a plan, with their arguments as objects and not as JSON."""
     policy = options_of(root).on_error
@@ -94,8 +110,9 @@ def _arguments(node: Operator, policy: str | None) -> dict[str, Any]:
         given["on_error"] = node.on_error or policy
         if given["on_error"] in (None, "raise"):
             del given["on_error"]
-    for name in node.files:
-        paths = tuple(map(local_path, given[name]))
-        sizes = partial(remote_sizes, storage_options=getattr(node, "storage_options", None))
-        given[name] = InputFiles(paths, sizes)
-    return given
+    return {**given, **_files(node, given)}
+
+
+def _files(node: Operator, given: dict[str, Any]) -> dict[str, InputFiles]:
+    sizes = partial(remote_sizes, storage_options=getattr(node, "storage_options", None))
+    return {name: InputFiles(tuple(map(local_path, given[name])), sizes) for name in node.files}

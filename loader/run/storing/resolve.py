@@ -27,7 +27,12 @@ from tundish.loader.operators.snapshot import Snapshot
 from tundish.loader.operators.stored import Found, Reread, Stored
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import changed, other_inputs
-from tundish.loader.run.evaluating.describing import describe_pipeline, describe_sorting, key_of
+from tundish.loader.run.evaluating.describing import (
+    describe_pipeline,
+    describe_sorting,
+    key_of,
+    with_files_now,
+)
 from tundish.loader.run.evaluating.ranges import range_of
 from tundish.loader.run.storing.live import ActiveSnapshot, Served, Setup, nothing_served, wait_for
 from tundish.loader.run.storing.orders import Target
@@ -70,7 +75,7 @@ class Resolving:
     def snapshot(self, node: Snapshot) -> Operator:
         """Return the node that runs in place of a snapshot: its complete version, or the node over its inputs."""
         found = self._found(node)
-        if found is None and _described_anew(node):
+        if found is None and _look_at_files(node):
             found = self._found(node)
         if found is not None:
             return _stored(node, found)
@@ -227,16 +232,17 @@ def described(node: Snapshot) -> tuple[str, Any]:
     return known
 
 
-def _described_anew(node: Snapshot) -> bool:
-    """Describe the pipeline of an unfinished snapshot again, as its files may have changed; return True if its key has."""
+def _look_at_files(node: Snapshot) -> bool:
+    """Describe the input files of an unfinished snapshot again, which may have changed; return True if the key has."""
     if node.keeping.mode == "off":
         return False
-    key, _ = described(node)
+    key, pipeline = described(node)
     keys = Catalog(node.path).keys()
     if key not in keys:
         return False
-    del _KEYS[node]
-    return described(node)[0] != key
+    now = with_files_now(pipeline, node.up)
+    _KEYS[node] = (key_of(now, node.keeping.version), now)
+    return _KEYS[node][0] != key
 
 
 @lru_cache(1024)
