@@ -150,7 +150,7 @@ def working_directory() -> str | None:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a worker has of its consumer's process: the same for all workers of an iterator, whenever they start."""
+    """The part of a worker's environment that is its consumer's: the same for all workers of an iterator, whenever they start."""
 
     environ: Mapping[str, str]
     path: Sequence[str]

@@ -371,6 +371,7 @@ class SeatRecruiting:
         if self._connected() or not self._refusing.issuperset(self._places.addresses()):
             return
         self._refusing.clear()
+        self._errors.clear()  # one that is raised refers to this
         if not self._ours:
             raise error
         self._warn(f"no agent gives this iterator a worker, so it uses only this machine: {error}")
