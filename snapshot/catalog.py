@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SnapshotCorruptError, SnapshotError
 from tundish.snapshot.files.store import open_store
-from tundish.snapshot.fingerprint.differences import written
+from tundish.snapshot.fingerprint.differences import are_alike, written
 from tundish.snapshot.finished import check_order, read_indexed
 from tundish.snapshot.frame import JSON, parse
 from tundish.snapshot.lease import (
@@ -153,7 +153,7 @@ class Catalog:
             if prefix.outcome.continued
             and prefix.header.part == part
             and (seeds is None or dict(prefix.header.seeds) == dict(seeds))
-            and (not inputs or self.inputs(key, prefix.header.inputs) == list(inputs))
+            and (not inputs or are_alike(self.inputs(key, prefix.header.inputs), inputs))
             and (living or not _lives_elsewhere(prefix.holder))
         ]
         return max(

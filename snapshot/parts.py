@@ -92,8 +92,11 @@ def parts_of(catalog: Catalog, key: str, count: int) -> list[Part]:
     return [best.get(index, Part(index, count)) for index in range(count)]
 
 
-def _rank(part: Part | None) -> tuple[bool, int]:
-    return (False, -1) if part is None else (part.manifest is not None, part.rows)
+def _rank(part: Part | None) -> tuple[bool, int, str]:
+    """Return what decides between runs of one range: of two complete ones the later is of the files as they are now."""
+    if part is None or part.prefix is None:
+        return False, -1, ""
+    return part.manifest is not None, part.rows, part.prefix.header.created
 
 
 def joined(parts: Sequence[Part]) -> Manifest:
@@ -125,7 +128,8 @@ def joined(parts: Sequence[Part]) -> Manifest:
         user_shards=any(manifest.user_shards for manifest in manifests),
         element_spec=specs[0] if specs and all(spec == specs[0] for spec in specs) else None,
         marks=_marks([manifest.marks for manifest in manifests]),
-        inputs=first.inputs,
+        # Of files that were written at other times on each machine nothing can be told later.
+        inputs=first.inputs if all(each.inputs == first.inputs for each in manifests) else (),
         created=datetime.now(UTC).isoformat(timespec="microseconds"),
         library=version("tundish"),
     )

@@ -103,13 +103,16 @@ def filesystem_of(path: str, storage_options: StorageOptions = None) -> tuple[An
 
 
 def remote_sizes(paths: list[str], storage_options: StorageOptions = None) -> list[int | None]:
-    """Return the sizes of files at URLs of one filesystem; None for each if they cannot be had."""
+    """Return the sizes of files at URLs; None for those that cannot be had."""
+    return [_remote_size(path, storage_options) for path in paths]
+
+
+def _remote_size(path: str, storage_options: StorageOptions) -> int | None:
     try:
-        filesystem, _ = filesystem_of(paths[0], storage_options)
-        inner = map(filesystem._strip_protocol, paths)  # noqa: SLF001 - fsspec documents it
-        return [int(size) for size in filesystem.sizes(list(inner))]
+        filesystem, inner = filesystem_of(path, storage_options)
+        return int(filesystem.size(inner))
     except Exception:  # noqa: BLE001 - each filesystem has its own; reading raises it
-        return [None] * len(paths)
+        return None
 
 
 class ByteFile(ABC):

@@ -153,7 +153,7 @@ class _CsvGrammar(Grammar):
 
         for name in table.column_names:
             if any(map(may_have_wide, table[name].chunks)):
-                found[name] = type_of_texts(name, column)
+                found[name] = type_of_texts(name, column, self._form.na_values)
         null = [name for name in table.column_names if table[name].null_count]
         self.null = {name: found[name] for name in null if _needs_values(found[name])}
         return found

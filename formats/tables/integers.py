@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pv
 
 _BEYOND = 2.0**63
 _INTEGER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
@@ -32,7 +33,7 @@ def is_wide(number: int) -> bool:
     return not -(2**63) <= number < 2**63
 
 
-def type_of_texts(name: str, column: Callable[[str, Any], Any]) -> Any:
+def type_of_texts(name: str, column: Callable[[str, Any], Any], nulls: Sequence[str] | None) -> Any:
     """Return the type of a column of large numbers: that of integers if all are integers, and some beyond int64.
 
     Parameters
@@ -41,13 +42,16 @@ def type_of_texts(name: str, column: Callable[[str, Any], Any]) -> Any:
         The column's name.
     column : callable
         Reads a column by its name, as a type.
+    nulls : sequence of str or None
+        The texts that stand for null; None: pyarrow's.
 
     Raises
     ------
     ValueError
         They are, and uint64 does not hold all of them.
     """
-    texts = list(filter(None, column(name, pa.string()).to_pylist()))
+    missing = {None, "", *(pv.ConvertOptions().null_values if nulls is None else nulls)}
+    texts = [text for text in column(name, pa.string()).to_pylist() if text not in missing]
     if not all(map(_INTEGER.fullmatch, texts)):
         return pa.float64()
     wide = next((text for text in texts if _is_wide(text)), None)

@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Self
@@ -158,13 +158,16 @@ class Filling:
         The items, in order.
     used : int
         Their size in bytes.
+    seen : set of int
+        The ids of objects that are counted.
     """
 
-    __slots__ = ("__weakref__", "items", "used")
+    __slots__ = ("__weakref__", "items", "seen", "used")
 
     def __init__(self) -> None:
         self.items: list[Any] = []
         self.used = 0
+        self.seen: set[int] = set()
 
 
 class CacheStore:
@@ -206,7 +209,7 @@ class CacheStore:
             )  # who gets it copies it, or cannot write
             if type(item) is Made:
                 item.value = shared(kept.value)
-        size = item_nbytes(kept)
+        size = item_nbytes(kept, filling.seen)
         with self._lock:
             if filling not in self._fillings:
                 return False
@@ -257,37 +260,55 @@ class CacheStore:
         return Made(item.ref, shared(item.value)) if type(item) is Made else item.again()
 
 
-def item_nbytes(item: Failure | Made) -> int:
-    """Return the approximate number of bytes that storing an item takes."""
+def item_nbytes(item: Failure | Made, seen: set[int]) -> int:
+    """Return the approximate number of bytes that storing an item takes.
+
+    Parameters
+    ----------
+    item : Failure or Made
+        The item.
+    seen : set of int
+        The ids of objects that were counted with earlier items; those of this one are added.
+    """
     if isinstance(item, Failure):
         return 1024
-    return 200 + sum(map(_leaf_nbytes, flatten(item.value)[0]))
+    return 200 + sum([_leaf_nbytes(leaf, seen) for leaf in flatten(item.value)[0]])
 
 
-def _leaf_nbytes(leaf: Any) -> int:
-    if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
-        return leaf.nbytes
-    return sys.getsizeof(leaf) if type(leaf) in _PLAIN else _held_nbytes(leaf)
+def _leaf_nbytes(leaf: Any, seen: set[int]) -> int:
+    if isinstance(leaf, np.ndarray):
+        if not leaf.dtype.hasobject:
+            return leaf.nbytes
+        if set(map(type, leaf.flat)) <= {str, bytes}:
+            return leaf.nbytes + sum(map(sys.getsizeof, leaf.flat))
+    elif isinstance(leaf, (np.generic, str, bytes)):
+        return sys.getsizeof(leaf)
+    return _held_nbytes(leaf, seen)
 
 
-_PLAIN = frozenset({str, bytes, int, float, bool, type(None), np.int64, np.float64})
 _NOT_HELD = (type, ModuleType, FunctionType, weakref.ref)
 _MOST_PARTS = 10_000
 
 
-def _held_nbytes(value: Any) -> int:
-    """Return the approximate size of an object with all that it refers to: items, attributes, elements of windows."""
-    total, waiting = 0, [value]
-    seen: set[int] = set()
-    while waiting and len(seen) < _MOST_PARTS:
+def _held_nbytes(value: Any, seen: set[int]) -> int:
+    """Return the approximate size of an object with all that it refers to: items, attributes, elements of windows.
+
+    Beyond `_MOST_PARTS` the others are taken to be as large as those.
+    """
+    total, parts, waiting = 0, 0, [value]
+    while waiting and parts < _MOST_PARTS:
         each = waiting.pop()
         if id(each) in seen or isinstance(each, _NOT_HELD):
             continue
         seen.add(id(each))
+        parts += 1
         total += sys.getsizeof(each)
         if isinstance(each, np.ndarray):
-            if each.base is not None:
-                total += each.nbytes  # of a view the size is that of its header
+            base: Any = each.base
+            if isinstance(base, np.ndarray):
+                waiting.append(base)
+            elif base is not None:  # the size of a view is that of its header
+                total += each.nbytes
             waiting += each.ravel().tolist() if each.dtype.hasobject else ()
         elif isinstance(each, dict):
             waiting += each.values()
@@ -295,7 +316,7 @@ def _held_nbytes(value: Any) -> int:
             waiting += each
         with contextlib.suppress(Exception):  # a proxy's, say
             waiting += vars(each).values()
-    return total
+    return total + total * len(waiting) // max(1, parts)
 
 
 def _read_only(leaf: Any) -> Any:
@@ -311,6 +332,7 @@ _STORES: weakref.WeakKeyDictionary[Cache, dict[tuple[Any, ...], CacheStore]]
 _STORES = weakref.WeakKeyDictionary()
 
 _MOST_STORES = 2
+_storing = renewed(threading.Lock())
 
 
 def store_of(node: Cache, limit: int, draws: tuple[Any, ...] = ()) -> CacheStore:
@@ -330,26 +352,23 @@ def store_of(node: Cache, limit: int, draws: tuple[Any, ...] = ()) -> CacheStore
     """
     if not any(getattr(below, "reader_func", None) is not None for below in walk(node)):
         node = original(node)
-    stores = _STORES.setdefault(node, {})
-    if draws not in stores:
-        _warn_of_seeds(stores, draws)
-        while len(stores) >= _MOST_STORES:
-            del stores[next(iter(stores))]
-        stores[draws] = CacheStore(limit)
-    return stores[draws]
-
-
-def _warn_of_seeds(stores: Mapping[tuple[Any, ...], CacheStore], draws: tuple[Any, ...]) -> None:
-    """Warn, the first time, that another dataset object has other seeds, so that nothing of what is kept is used."""
-    if len(stores) == 1:
-        (known, store) = next(iter(stores.items()))
-        if store.items is not None and known[:1] == draws[:1]:
-            warnings.warn(
-                "cache: elements are kept of a dataset object with other seeds, so this one computes its own: give the random "
-                "operators before cache a seed= (list_files shuffles, too), or iterate over one dataset object",
-                RuntimeWarning,
-                stacklevel=callers_level(),
-            )
+    with _storing:
+        stores = _STORES.setdefault(node, {})
+        known = list(stores.values())
+        store = stores.get(draws)
+        if store is None:
+            while len(stores) >= _MOST_STORES:
+                del stores[next(iter(stores))]
+            store = stores[draws] = CacheStore(limit)
+    if len(known) == 1 and known[0] is not store and known[0].items is not None:
+        warnings.warn(
+            "cache: elements are kept that were drawn with other seeds, so these are computed: each dataset object draws others, and each "
+            "element of a flat_map. Give the random operators before cache a seed= (list_files shuffles, too), and iterate over "
+            "one dataset object; or put cache after flat_map",
+            RuntimeWarning,
+            stacklevel=callers_level(),
+        )
+    return store
 
 
 class CacheMethods(SnapshotMethods):

@@ -328,7 +328,9 @@ class Iterator(Generic[Element_co]):
                     f"the number of remaining elements is unknown until they have come{why}"
                 )
             if root.positional:
-                return root.cardinality - root.contract(self._position())
+                from tundish.loader.run.stages.overtaking import delivered  # noqa: PLC0415 - if asked
+
+                return root.cardinality - delivered(root, self._position())
             if not self._fresh:
                 raise TypeError(
                     "the number of remaining elements is unknown: the loaded state does not say how many had come"

@@ -121,7 +121,8 @@ class InputFiles:
             sizes = [size or 0 for _, size, _ in held]
             digest = digest_of(repr([(name, size) for name, size, _ in held]))
             told.append([folder, len(held), sum(sizes), digest])
-            written.append(digest_of(repr([at for _, _, at in held])))
+            times = [at for _, _, at in held]
+            written.append(None if None in times else digest_of(repr(times)))
         # Which of them comes when counts, too, where folders are mixed.
         return {
             "folders": told,

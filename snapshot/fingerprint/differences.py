@@ -74,9 +74,19 @@ def touched(before: Sequence[JSON], description: JSON) -> list[str]:
             if then == now or None in (then, now):
                 continue
             what = f"file {name}" if kind == "files" else f"files in {name or '.'}"
-            how = f"{then} -> {now} bytes" if "://" in name else "written since, with the same size"
+            sizes = kind == "files" and "://" in name
+            how = f"{then} -> {now} bytes" if sizes else "written since, with the same size"
             found.append(f"{what}: {how}")
     return found
+
+
+def are_alike(before: Sequence[JSON], now: Sequence[JSON]) -> bool:
+    """Return True unless a file was rewritten between two results of `written`; what is not known once is no difference."""
+    return len(before) == len(now) and all(
+        len(then) == len(later)
+        and all(a == b or None in (a, b) for a, b in zip(then, later, strict=True))
+        for then, later in zip(before, now, strict=True)
+    )
 
 
 def moved(old: JSON, new: JSON) -> list[str]:

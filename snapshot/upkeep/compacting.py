@@ -63,6 +63,10 @@ class Compacted:
     generation: int
 
 
+class HeldSnapshotError(SnapshotError):
+    """A process is writing the snapshot."""
+
+
 def compact(
     path: str | os.PathLike[str],
     *,
@@ -113,14 +117,28 @@ def compact(
     if shard_bytes < 1:
         raise ValueError(f"shard_bytes={shard_bytes} must be positive")
     catalog = Catalog(path, storage_options)
-    done = []
+    done, refused = [], None
     for one in catalog.keys() if key is None else [key]:
         manifest = catalog.manifest(one)
         if manifest is None and key is not None:
             raise IncompleteSnapshotError(f"{catalog.store.shown(one)} has no complete snapshot")
-        if manifest is not None:
+        if manifest is None or _is_compact(_runs(catalog, manifest), shard_bytes):
+            continue
+        try:
             done += _compacted_alone(catalog, one, shard_bytes)
+        except HeldSnapshotError as error:  # the others first
+            refused = error
+    if refused is not None:
+        raise refused
     return done
+
+
+def _runs(catalog: Catalog, manifest: Manifest) -> list[Prefix]:
+    return [read_finished(catalog.at(manifest.key), entry) for entry in manifest.runs]
+
+
+def _is_compact(runs: list[Prefix], shard_bytes: int) -> bool:
+    return len(runs) == 1 and len(runs[0].shards) <= _needed(runs, shard_bytes)
 
 
 def _compacted_alone(catalog: Catalog, key: str, shard_bytes: int) -> list[Compacted]:
@@ -128,7 +146,7 @@ def _compacted_alone(catalog: Catalog, key: str, shard_bytes: int) -> list[Compa
     lease = take(catalog.store, key, "")
     if lease is None:
         holder = holder_of(catalog.store, lease_name(key)) or "another process"
-        raise SnapshotError(
+        raise HeldSnapshotError(
             f"{catalog.store.shown(key)} is being written by {holder}: compact it when that has ended"
         )
     try:
@@ -142,9 +160,9 @@ def _compacted(
     catalog: Catalog, manifest: Manifest, shard_bytes: int, lease: Lease
 ) -> list[Compacted]:
     store = catalog.at(manifest.key)
-    runs = [read_finished(store, entry) for entry in manifest.runs]
+    runs = _runs(catalog, manifest)
     before = sum(len(run.shards) for run in runs)
-    if len(runs) == 1 and before <= _needed(runs, shard_bytes):
+    if _is_compact(runs, shard_bytes):
         return []
     free = store.free_bytes()
     if free is not None and free < manifest.bytes:

@@ -20,6 +20,9 @@ __all__ = ["describe_pipeline", "describe_sorting", "key_of", "operators_of", "w
 
 JSON = Any
 
+_MOST_ASKED = 100
+"""So many files at URLs are asked for their sizes, one after the other."""
+
 
 def describe_pipeline(root: Operator, *, version: str | None = None) -> list[JSON]:
     """Describe every node of a plan that affects its elements.
@@ -60,16 +63,20 @@ def describe_pipeline(root: Operator, *, version: str | None = None) -> list[JSO
 def with_files_now(pipeline: list[JSON], root: Operator) -> list[JSON]:
     """Return the description of a plan with its input files as they are now.
 
-    The rest stays as it was described: functions may change what they refer to while they run.
+    The rest stays as it was described: functions may change what they refer to while they run. Stores are asked for the
+    sizes of up to `_MOST_ASKED` files.
     """
     found = list(pipeline)
     nodes = (node for node in walk(root) if not node.transparent)
     for at, node in enumerate(nodes):
         if node.files:
-            files = {
-                name: files.description() for name, files in _files(node, node.arguments()).items()
-            }
-            found[at] = {**found[at], "args": {**found[at]["args"], **files}}
+            given, args = node.arguments(), dict(found[at]["args"])
+            sizes = partial(remote_sizes, storage_options=getattr(node, "storage_options", None))
+            for name in node.files:
+                paths = tuple(map(local_path, given[name]))
+                ask = sizes if len(paths) <= _MOST_ASKED else None
+                args[name] = InputFiles(paths, ask).description()
+            found[at] = {**found[at], "args": args}
     return found
 
 
@@ -110,9 +117,6 @@ def _arguments(node: Operator, policy: str | None) -> dict[str, Any]:
         given["on_error"] = node.on_error or policy
         if given["on_error"] in (None, "raise"):
             del given["on_error"]
-    return {**given, **_files(node, given)}
-
-
-def _files(node: Operator, given: dict[str, Any]) -> dict[str, InputFiles]:
-    sizes = partial(remote_sizes, storage_options=getattr(node, "storage_options", None))
-    return {name: InputFiles(tuple(map(local_path, given[name])), sizes) for name in node.files}
+    for name in node.files:
+        given[name] = InputFiles(tuple(map(local_path, given[name])))
+    return given

@@ -21,6 +21,7 @@ from tundish.loader.protocols.state_parsing import (
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Machine, Mark
     from tundish.loader.protocols.machines import Counts
+    from tundish.loader.protocols.operator import Operator
 
 
 class SkipDelivered:
@@ -91,6 +92,14 @@ def passed(position: Any, count: int) -> Any:
             found.append([at, at + more])
         count, at = count - more, stop
     return with_left_out(state, sorted(found), LeaveOut.entry)
+
+
+def delivered(root: Operator, position: Any) -> int:
+    """Return how many elements of a positional plan come before a position, or are left out after it."""
+    left: list[list[int]] = []
+    if own(position, LeaveOut.entry):
+        position, left = position["up"], position[LeaveOut.entry]
+    return int(root.contract(position)) + sum(b - a for a, b in left)
 
 
 def load_stage(up: Machine, state: Any, counted: Counts) -> Machine:

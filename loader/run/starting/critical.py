@@ -35,11 +35,13 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(signal.SIGINT, lambda number, _: held.append(number))
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if handler is not None:
-            signal.signal(signal.SIGINT, handler)
-            if held:
-                signal.raise_signal(signal.SIGINT)
+        try:  # the handler of another signal may raise
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        finally:
+            if handler is not None:
+                signal.signal(signal.SIGINT, handler)
+                if held:
+                    signal.raise_signal(signal.SIGINT)
 
 
 @contextlib.contextmanager

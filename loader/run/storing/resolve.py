@@ -233,13 +233,10 @@ def described(node: Snapshot) -> tuple[str, Any]:
 
 
 def _look_at_files(node: Snapshot) -> bool:
-    """Describe the input files of an unfinished snapshot again, which may have changed; return True if the key has."""
+    """Describe the input files of an unfinished snapshot as they are now; return True if the key is another one."""
     if node.keeping.mode == "off":
         return False
     key, pipeline = described(node)
-    keys = Catalog(node.path).keys()
-    if key not in keys:
-        return False
     now = with_files_now(pipeline, node.up)
     _KEYS[node] = (key_of(now, node.keeping.version), now)
     return _KEYS[node][0] != key

@@ -245,6 +245,14 @@ class HostEngine(Engine):
             self._note(number, known)
         return known
 
+    def position_within(self) -> Any:
+        """Return it without a question to the host process, whose answer may be under way to `next`."""
+        from tundish.loader.run.stages.overtaking import passed  # noqa: PLC0415 - of few iterators
+
+        number = self._number - bool(self.given)
+        known = max(at for at in self._anchors if at <= number)
+        return passed(self._anchors[known], number - known)
+
     def _asked(self, number: int) -> tuple[Any] | None:
         """Return the position before an element from the host process; None if it does not know, or is gone."""
         link = self._link

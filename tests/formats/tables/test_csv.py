@@ -219,6 +219,13 @@ def test_integers_beyond_int64_are_uint64(tmp_path: Path) -> None:
         assert "'a' (uint64) is null" in found[2][1]
 
 
+def test_what_stands_for_null_is_no_float(tmp_path: Path) -> None:
+    found = read(tmp_path, b"a\n18446744073709551615\n18446744073709551614\nNA\n")
+
+    assert [row["a"] for row in found[:2]] == [2**64 - 1, 2**64 - 2]
+    assert "null" in found[2][1]
+
+
 @pytest.mark.parametrize(
     ("rows", "wide"),
     [

@@ -80,6 +80,27 @@ def test_a_state_is_of_the_last_delivered_element(
             assert found in [*want[count : count + 2], *([None] if count + 2 > len(want) else [])]
 
 
+def test_the_length_counts_what_is_left_out(handler: Callable[[Any], None]) -> None:
+    saved: list[Any] = []
+    lengths: list[int] = []
+    with PLANS["single"]().iterator(workers=0) as it:
+        for _ in range(37):
+            next(it)
+
+        def ask() -> None:
+            saved.append(it.state_dict())
+            lengths.append(len(it))
+
+        handler(ask)
+        signal.setitimer(signal.ITIMER_REAL, 0.0001)
+        for _ in range(10):
+            next(it)
+    with PLANS["single"]().iterator(workers=0) as again:
+        again.load_state_dict(saved[0])
+        assert "remain" in repr(again)
+        assert len(again) == lengths[0] == 400 - int(next(again))
+
+
 def test_a_restored_iterator_is_asked_within_next_too(handler: Callable[[Any], None]) -> None:
     """Of a state with elements that are left out another one is taken, and of that another."""
     want = [batch.tolist() for batch in PLANS["batches"]()]

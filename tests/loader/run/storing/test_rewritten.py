@@ -6,12 +6,17 @@ import logging
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import tundish as td
 from tundish.errors import SnapshotError
 from tundish.snapshot.upkeep import compact
+
+
+def refuse(*_: Any) -> Any:
+    raise OSError("the store cannot be reached")
 
 
 def lines(file: Path, word: str, *, at: int, count: int = 1000) -> None:
@@ -122,20 +127,26 @@ def test_a_local_url_is_the_file(file: Path, tmp_path: Path) -> None:
     assert words(made()) == {"new"}
 
 
-def test_another_size_at_a_url_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unfinished_one_is_not_continued_over_another_size_at_a_url(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     store = pytest.importorskip("fsspec").filesystem("memory")
     url = f"memory://{tmp_path.name}/lines.txt"
 
     def made() -> td.Dataset[Any]:
         return td.TextLineDataset(url).snapshot(tmp_path / "kept")
 
-    store.pipe(url, b"old\n")
-    assert list(made()) == [b"old"]
-    assert list(made()) == [b"old"]
+    store.pipe(url, b"old\n" * 100)
+    for _ in range(2):
+        with made().iterator() as it:
+            for _ in range(60):
+                next(it)
+    with patch.object(type(store), "size", refuse), made().iterator() as it:
+        assert it.stats.snapshots[0].durable == 60, "what is not known is no difference"
     assert not caplog.text
-    store.pipe(url, b"new\nnew\n")
-    assert list(made()) == [b"old"]
-    assert "lines.txt: 4 -> 8 bytes; the stored elements are read" in caplog.text
+    store.pipe(url, b"new\n" * 101)
+    assert words(made()) == {"new"}
+    assert "lines.txt: 400 -> 404 bytes; the unfinished snapshot" in caplog.text
 
 
 def test_one_that_is_being_written_anew_is_not_compacted(
