@@ -20,11 +20,17 @@ KEY = "0123456789abcdef"
 
 
 def write(
-    path: Path, part: tuple[int, int], elements: list[Any], *, end: bool = True, **fields: Any
+    path: Path,
+    part: tuple[int, int],
+    elements: list[Any],
+    *,
+    end: bool = True,
+    created: str | None = None,
+    **fields: Any,
 ) -> str:
     """A run of a part, as the engine makes it."""
     catalog = Catalog(path)
-    header = RunHeader(KEY, f"2026-01-0{part[0] + 1}", "0.1", part=part)
+    header = RunHeader(KEY, created or f"2026-01-0{part[0] + 1}", "0.1", part=part)
     run = catalog.begin_run(KEY, header, [])
     writer = RunWriter(str(path), KEY, run, name="0badcafe", compression=None, shard_bytes=1 << 20)
     kept = [element for element in elements if not isinstance(element, Exception)]
@@ -60,6 +66,22 @@ def test_ranges_stand_one_behind_the_other(tmp_path: Path) -> None:
     assert [reader[0], reader[1], reader[3]] == [0, 1, 5]
     with pytest.raises(LookupError, match="two"):
         _ = reader[2]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_two_complete_runs_of_a_range_the_later_counts(tmp_path: Path, seed: int) -> None:
+    """As after the input files were rewritten; the names of runs, which are random, say nothing."""
+    for created in ("2026-01-01", "2026-01-02"):
+        for index in range(2):
+            word = int(created[-1])
+            inputs = ([word],)
+            write(tmp_path, (index, 2), numbers(word, index), created=created, inputs=inputs)
+
+    manifest = joined(parts_of(Catalog(tmp_path), KEY, 2))
+    Catalog(tmp_path).publish(KEY, manifest)
+    reader = open_reader(str(tmp_path), KEY)
+    assert [int(reader[n]) for n in range(4)] == [2, 0, 2, 1]
+    assert manifest.inputs == ([2],)
 
 
 def test_of_several_runs_of_a_range_the_complete_one_counts_then_the_longest(
