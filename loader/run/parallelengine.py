@@ -97,12 +97,13 @@ class ParallelEngine(Engine):
 
     def open(self, position: Any) -> None:
         coordinator, recorders = self._coordinator, self._recorders
-        self._trace = self._opened_trace(coordinator.workers)
-        self._timed = self._timed or self._trace is not None
-        # Pickling calls the user's functions, which Ctrl-C must end.
-        crew = crew_of(self.context, self.options, self._executor, clocked=self._timed)
-        with uninterrupted(), descriptors_for(f"{coordinator.workers} workers"):
-            self._start(coordinator, crew)
+        with descriptors_for(f"{coordinator.workers} workers"):
+            self._trace = self._opened_trace(coordinator.workers)
+            self._timed = self._timed or self._trace is not None
+            # Pickling calls the user's functions, which Ctrl-C must end.
+            crew = crew_of(self.context, self.options, self._executor, clocked=self._timed)
+            with uninterrupted():
+                self._start(coordinator, crew)
         if recorders:
             seat = WriterStage(coordinator, self.context)
             for recorder in recorders:
