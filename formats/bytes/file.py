@@ -102,12 +102,8 @@ def filesystem_of(path: str, storage_options: StorageOptions = None) -> tuple[An
     return filesystem, inner
 
 
-def remote_sizes(paths: list[str], storage_options: StorageOptions = None) -> list[int | None]:
-    """Return the sizes of files at URLs; None for those that cannot be had."""
-    return [_remote_size(path, storage_options) for path in paths]
-
-
-def _remote_size(path: str, storage_options: StorageOptions) -> int | None:
+def remote_size(path: str, storage_options: StorageOptions = None) -> int | None:
+    """Return the size of a file at a URL; None if it cannot be had."""
     try:
         filesystem, inner = filesystem_of(path, storage_options)
         return int(filesystem.size(inner))

@@ -97,18 +97,18 @@ class InputFiles:
     ----------
     paths : iterable of str
         The paths, in order.
-    sizes : callable, optional
-        Returns the sizes of files at URLs. They do not count: a store that cannot be reached would name another pipeline.
+    size : callable, optional
+        Returns the size of a file at a URL, None if it cannot be had. They do not count: a store that cannot be reached would name another pipeline.
     """
 
     paths: Iterable[str]
-    sizes: Callable[[list[str]], list[int | None]] | None = None
+    size: Callable[[str], int | None] | None = None
 
     def description(self) -> JSON:
         """Return each file with its size; for many, each folder with number, total size and a digest."""
         paths = list(self.paths)
         folder, names = _relative(paths)
-        stats = self._stats(paths)
+        stats = [self._stat(path) for path in paths]
         about = {} if folder is None else {"folder": folder}
         if len(paths) <= _MANY_FILES:
             files = [[name, size] for name, (size, _) in zip(names, stats, strict=True)]
@@ -130,11 +130,11 @@ class InputFiles:
             "about": {"written": written, **about},
         }
 
-    def _stats(self, paths: list[str]) -> list[tuple[int | None, int | None]]:
-        """Return the size and modification time of each file, for a URL None and the size."""
-        remote = [path for path in paths if "://" in path] if self.sizes is not None else []
-        told = dict(zip(remote, self.sizes(remote), strict=True)) if self.sizes and remote else {}
-        return [(None, told[path]) if path in told else _stat(path) for path in paths]
+    def _stat(self, path: str) -> tuple[int | None, int | None]:
+        """Return a file's size and modification time; of one at a URL None and the size."""
+        if self.size is not None and "://" in path:
+            return None, self.size(path)
+        return _stat(path)
 
 
 def file_behind(array: np.ndarray) -> JSON:

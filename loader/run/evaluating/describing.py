@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tundish.formats.bytes.file import local_path, remote_sizes
+from tundish.formats.bytes.file import local_path, remote_size
 from tundish.loader.operators.options import options_of
 from tundish.loader.plan.node import walk
 from tundish.snapshot.fingerprint.atoms import InputFiles
@@ -71,10 +71,10 @@ def with_files_now(pipeline: list[JSON], root: Operator) -> list[JSON]:
     for at, node in enumerate(nodes):
         if node.files:
             given, args = node.arguments(), dict(found[at]["args"])
-            sizes = partial(remote_sizes, storage_options=getattr(node, "storage_options", None))
+            size = partial(remote_size, storage_options=getattr(node, "storage_options", None))
             for name in node.files:
                 paths = tuple(map(local_path, given[name]))
-                ask = sizes if len(paths) <= _MOST_ASKED else None
+                ask = size if len(paths) <= _MOST_ASKED else None
                 args[name] = InputFiles(paths, ask).description()
             found[at] = {**found[at], "args": args}
     return found

@@ -75,8 +75,7 @@ def say_not_continued(catalog: Catalog, node: Snapshot, key: str, pipeline: Any)
     other = catalog.best_run(key, part=node.keeping.part, living=True)
     if other is None or not other.next:
         return
-    lines = touched(catalog.inputs(key, other.header.inputs), pipeline)
-    for line in lines or ["input files"]:
+    for line in touched(catalog.inputs(key, other.header.inputs), pipeline):
         log.warning(
             "snapshot %s: %s; the unfinished snapshot of the earlier files is not used, and a new one is begun",
             node.path,

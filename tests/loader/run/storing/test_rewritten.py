@@ -74,6 +74,22 @@ def test_an_unfinished_one_of_the_same_files_is_continued(
     assert not caplog.text
 
 
+def test_one_of_other_seeds_is_not_told_of_as_rewritten(
+    file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines(file, "old", at=1)
+    for seed in (1, 2):
+        td.set_seed(seed)
+        try:
+            ds = td.TextLineDataset(str(file)).shuffle(10).snapshot(tmp_path / "kept")
+            with ds.iterator() as it:
+                for _ in range(60):
+                    next(it)
+        finally:
+            td.set_seed(None)
+    assert not caplog.text
+
+
 def test_files_are_told_of_also_after_a_second_writing(
     file: Path, kept: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
