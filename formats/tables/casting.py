@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tundish.formats.tables.columns import Bad
 
 _NO_OBJECT = (OverflowError, ValueError, LookupError, pa.ArrowException)
-"""What pyarrow raises over a value that it cannot make an object of Python."""
+"""The errors of pyarrow over a value that it cannot make an object of Python."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import function_name
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Ref, ref_of
-from tundish.loader.protocols.raised import node_of
+from tundish.loader.protocols.raised import add_note, node_of
 from tundish.spec import is_namedtuple, normalise
 
 if TYPE_CHECKING:
@@ -76,9 +76,7 @@ def tell_elements(error: BaseException, ref: Ref, function: str) -> None:
         return
     refs = ref[1]
     shown = ", ".join(map(str, refs[:_SHOWN])) + (", ..." if len(refs) > _SHOWN else "")
-    note = f"tundish: its batch is of {len(refs)} element(s): {shown}"
-    if note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
+    add_note(error, f"tundish: its batch is of {len(refs)} element(s): {shown}")
 
 
 @dataclass(frozen=True)

@@ -313,15 +313,14 @@ def token_of(
             raise SpecError(f"pack's {argument} names no token for {name!r}, only {sorted(value)}")
         value = value.get(name, default)
     try:
-        return _cast(value, repr(value), dtype)
+        return _cast(value, str(value), dtype)
     except (OverflowError, ValueError):
         raise SpecError(f"pack's {argument} {value!r} is no {dtype}, as {name!r} is") from None
 
 
 @lru_cache(maxsize=256)
-def _cast(
-    value: float, _shown: str, dtype: np.dtype
-) -> Any:  # -0.0 is equal to 0.0, but another number
+def _cast(value: float, _: str, dtype: np.dtype) -> Any:
+    """Convert a number; its text is a part of the cache's key, since -0.0 is equal to 0.0."""
     if dtype.kind not in "fc" and value != int(value):
         raise ValueError(value)
     if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:

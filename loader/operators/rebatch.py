@@ -17,7 +17,7 @@ from tundish.loader.protocols.collate import Key, misfit
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Made, Ref, ref_of
 from tundish.loader.protocols.operator import Unary
-from tundish.loader.protocols.raised import raise_from
+from tundish.loader.protocols.raised import add_note, raise_from
 from tundish.loader.protocols.refs import not_there, sliced
 from tundish.loader.protocols.rows import Form, Row, Rows, form_of, form_of_value
 from tundish.loader.protocols.specs import over
@@ -160,8 +160,7 @@ class Rebatched:
             shown = ", ".join(f"{a}:{b} of {x}" for x, a, b in slices[:_SHOWN])
             more = ", ..." if len(slices) > _SHOWN else ""
             note = f"tundish: {self._have} row(s) before it were given up: {shown}{more}"
-            if note not in getattr(error, "__notes__", ()):
-                error.add_note(note)
+            add_note(error, note)
         self._begin()
         return Failure((self._count, (*slices, (ref, 0, rows))), error)
 

@@ -210,7 +210,7 @@ def split_ref(ref: Ref, base: int | None) -> tuple[int, Ref]:
 
 
 class Repeated:
-    """Pass after pass of the input; an empty pass ends the stream of one without end, which would never give anything."""
+    """Pass after pass of the input. An empty pass ends an endless repetition, which might never give an element."""
 
     def __init__(self, node: Repeat, build: Callable[[Operator, int], Machine], pass_: int) -> None:
         self._node, self._build, self._pass = node, build, pass_

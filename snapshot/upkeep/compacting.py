@@ -219,10 +219,7 @@ def _copy(
         copying.abandon()
         store.remove_tree(f"runs/{run}")
         if isinstance(problem, OSError):
-            where = str(problem.filename or store.shown())
-            raise SnapshotWriteError(
-                where, problem.strerror or repr(problem), manifest.rows, problem.errno
-            ) from problem
+            raise SnapshotWriteError.of(problem, store.shown(), manifest.rows) from problem
         raise
 
 

@@ -255,8 +255,7 @@ class RunWriter:
         except OSError as problem:
             if isinstance(problem, SnapshotError):
                 raise
-            path, text = problem.filename or self._store.root, problem.strerror or repr(problem)
-            self._failed = SnapshotWriteError(str(path), text, self._next, problem.errno)
+            self._failed = SnapshotWriteError.of(problem, self._store.root, self._next)
             self._pending.remove()
             raise self._failed from problem
         except BaseException:

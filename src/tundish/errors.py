@@ -549,6 +549,12 @@ class SnapshotWriteError(SnapshotError, OSError):
         self.problem = problem
         self.durable = durable
 
+    @classmethod
+    def of(cls, problem: OSError, where: str, durable: int) -> SnapshotWriteError:
+        """Make it of a system's error; `where` is the file if that does not tell."""
+        path, text = problem.filename or where, problem.strerror or repr(problem)
+        return cls(str(path), text, durable, problem.errno)
+
     def __reduce__(self) -> tuple[type[SnapshotWriteError], tuple[Any, ...], dict[str, object]]:
         fields = (self.path, self.problem, self.durable, self.errno)
         return SnapshotWriteError, fields, vars(self)  # notes are there

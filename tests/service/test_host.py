@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,39 @@ def test_states_within_a_parcel_of_small_elements_are_exact() -> None:
             if step % 7 == 0:
                 assert it.state_dict() == plain.state_dict()
     plain.close()
+
+
+def test_a_handlers_state_is_of_the_last_delivered_element() -> None:
+    """A signal comes again and again, mostly while the consumer waits for the host process; a plain iterator continues."""
+    ds = td.Dataset.range(60).map(slowly)
+    saved: list[tuple[int, Any]] = []
+    got: list[int] = []
+    before = signal.getsignal(signal.SIGALRM)
+    with iter(host(ds, "handled", linger=0.2)) as it:
+        next(it)
+
+        def save(*_: object) -> None:
+            saved.append((len(got), it.state_dict()))
+
+        signal.signal(signal.SIGALRM, save)
+        signal.setitimer(signal.ITIMER_REAL, 0.003, 0.007)
+        try:
+            got.extend(int(x) for x in it)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    assert got == list(range(1, 60))
+    assert len(saved) > 3
+    for count, state in saved[::4]:
+        with ds.iterator(workers=0) as again:
+            again.load_state_dict(state)
+            # One element may be on its way from `next` to the list.
+            assert next(again, 60) in (count + 1, count + 2)
+
+
+def slowly(x: Any) -> Any:
+    time.sleep(0.003)
+    return x
 
 
 @pytest.mark.parametrize("after", [0, 3, 10])

@@ -213,8 +213,7 @@ class Resolving:
         except OSError as problem:
             if isinstance(problem, SnapshotError):
                 raise
-            path, text = problem.filename or node.path, problem.strerror or repr(problem)
-            raise SnapshotWriteError(str(path), text, 0, problem.errno) from problem
+            raise SnapshotWriteError.of(problem, node.path, 0) from problem
 
 
 # -- what stands on disk ---------------------------------------------------------------------------

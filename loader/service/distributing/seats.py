@@ -141,9 +141,8 @@ class SeatRecruiting:
         self._seeking: dict[int, Seeking] = {}
         self._rests: dict[Address, tuple[float, int]] = {}  # until when, and how often in a row
         self._errors: dict[Address, BaseException] = {}  # why there is no worker of an agent
-        self._refusing: set[Address] = (
-            set()
-        )  # agents that have answered, and have no worker for this pool
+        # Agents that have answered, and have no worker for this pool.
+        self._refusing: set[Address] = set()
         self._warned = self._warned_alone = False
         self._alone_since = time.monotonic()
         self._looked = 0.0

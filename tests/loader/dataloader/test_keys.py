@@ -47,7 +47,7 @@ class Named:
 
 
 def test_keys_of_classes_of_the_script(tmp_path: Path) -> None:
-    """Whether the dataset refers to these classes or not; if it does, the keys are of the same ones."""
+    """The dataset may refer to these classes or not; if it does, the keys are of the same ones."""
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
     root = Path(__file__).parents[3]

@@ -16,7 +16,8 @@ import pytest
 
 from tundish import Dataset, Options
 from tundish.errors import WorkerTraceback
-from tundish.loader.operators.cache import _STORES, CacheStore, item_nbytes
+from tundish.loader.operators.cache import _STORES, CacheStore
+from tundish.loader.operators.holding import item_nbytes
 from tundish.loader.protocols.items import Made
 
 
@@ -297,7 +298,7 @@ def five_of(iterator: Any) -> tuple[list[Any], Any]:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_another_dataset_of_the_same_cache_resumes_elsewhere(workers: int) -> None:
-    """What another object has read, with other seeds, is not what this one's state stands in."""
+    """Elements that another object has drawn, with other seeds, are not given to this one."""
 
     def data() -> Dataset[Any]:
         return Dataset.range(40).shuffle(40).cache()

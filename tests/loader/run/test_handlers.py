@@ -102,7 +102,7 @@ def test_the_length_counts_what_is_left_out(handler: Callable[[Any], None]) -> N
 
 
 def test_a_restored_iterator_is_asked_within_next_too(handler: Callable[[Any], None]) -> None:
-    """Of a state with elements that are left out another one is taken, and of that another."""
+    """A handler may ask an iterator that was restored from a handler's state, again and again."""
     want = [batch.tolist() for batch in PLANS["batches"]()]
     state: Any = None
     count = 0

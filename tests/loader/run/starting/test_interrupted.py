@@ -64,7 +64,10 @@ def run(script: str) -> int:
 
 
 class Slow:
+    """Takes long to be pickled, and is interrupted then."""
+
     def __reduce__(self) -> Any:
+        threading.Timer(0, os.kill, (os.getpid(), signal.SIGINT)).start()
         time.sleep(BOUND_S)
         return Slow, ()
 
@@ -73,7 +76,6 @@ class Slow:
 
 
 def test_ctrl_c_ends_pickling() -> None:
-    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         td.Dataset.range(4).map(Slow()).iterator(workers=1)
