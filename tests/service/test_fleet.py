@@ -25,7 +25,7 @@ from tests.service.listeners import free_port
 
 from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.dispatching.client import DispatcherClient
-from tundish.loader.service.servers import localengine
+from tundish.loader.service.servers import keeping, localengine
 from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.servers.dispatchserver import DispatchServer
 from tundish.loader.service.servers.engine import AgentOrder
@@ -265,6 +265,20 @@ def test_no_agent_is_stopped_before_the_dispatcher_has_told_how_many_are_needed(
     assert engine.watched.wait(BOUND_S)  # it has asked the dispatcher, in vain
     keeper.close()
     assert not engine.stopped
+
+
+def test_a_keeper_replaces_agents_that_the_dispatcher_does_not_know(
+    stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine says that its two agents run, and neither ever joins the dispatcher."""
+    monkeypatch.setattr(keeping, "ABSENT_S", 0.0)
+    dispatcher = stack.enter_context(DispatchServer())
+    stack.enter_context(DispatcherClient(dispatcher.target)).scale(2)
+    engine = StillEngine()
+    keeper = Keeper(engine, dispatcher.target, 1)
+    keeper.start()
+    stack.callback(keeper.close)
+    until(lambda: {"a", "b"} <= set(engine.stopped))
 
 
 def test_a_fleet_of_this_machine(stack: ExitStack) -> None:
