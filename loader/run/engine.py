@@ -283,6 +283,13 @@ def _scaled(stage: StageStats, share: float, cpu: float) -> StageStats:
     return replace(stage, nodes=nodes, busy_s=busy_s, cpu_s=busy_s * cpu)
 
 
+def _inside(wall_s: float, opening_s: float, share: float) -> float:
+    """Return the time within calls: that of openings, and `share` of the rest."""
+    opening_s = min(opening_s, wall_s)
+    # A sum of rounded floats may exceed the whole.
+    return min(wall_s, opening_s + (wall_s - opening_s) * share)
+
+
 class InlineEngine(Engine):
     """The engine without workers, which computes in the caller's process: the reference."""
 
@@ -474,11 +481,9 @@ class InlineEngine(Engine):
             _, own_s, outside_s, _ = ledger.so_far()
         # Each opening of an inner dataset is measured; the rest of the time is divided as in the sampled calls.
         opening_s, sampled_s = self.context.watch.opening_s
-        opening_s = min(opening_s, stats.wall_s)
         own_s = max(0.0, own_s - sampled_s)
         measured_s = own_s + outside_s
-        inside_s = opening_s
-        inside_s += (stats.wall_s - opening_s) * own_s / measured_s if measured_s else 0.0
+        inside_s = _inside(stats.wall_s, opening_s, own_s / measured_s if measured_s else 0.0)
         cpu = min(1.0, self._cpu_s / self._cpu_of_s) if self._cpu_of_s else 0.0
         busy_s = sum(stage.busy_s for stage in stats.stages)
         waited_s = min(inside_s, busy_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 import sys
 import threading
@@ -18,6 +19,7 @@ import pytest
 from tests.laws.functions import pure
 
 from tundish import Dataset, Options
+from tundish.loader.run.engine import _inside
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.watch.stats import Stats
 from tundish.loader.watch.watch import MOST, Watch
@@ -58,6 +60,14 @@ def test_the_time_is_divided_without_a_rest(workers: int) -> None:
         assert min(parts) >= 0.0
         busy_s = sum(stage.busy_s for stage in stats.stages)
         assert busy_s <= max(1, workers) * stats.wall_s
+
+
+def test_the_parts_of_the_time_are_never_below_0() -> None:
+    chance = random.Random(0)
+    for _ in range(1000):
+        wall_s, opening_s = (chance.random() * 10 ** -chance.randrange(8) for _ in range(2))
+        assert 0.0 <= _inside(wall_s, opening_s, 1.0) <= wall_s
+        assert 0.0 <= _inside(wall_s, opening_s, chance.random()) <= wall_s
 
 
 def test_a_pause_of_the_caller_is_outside_before_it_is_over() -> None:
