@@ -205,7 +205,7 @@ def _changes(what: str, mine: Any, theirs: Any, place: str) -> list[str]:
     found = []
     for key in sorted(set(mine) | set(theirs)):
         if key == "code":
-            # Functions of the library itself have none here; states of versions up to 0.2.0 have it of them, too.
+            # The library's own functions have none here; older states have it of them, too.
             if key in mine and mine[key] != theirs.get(key):
                 found.append(f"{what}: the code of {function} has changed")
         else:

@@ -386,7 +386,7 @@ def test_a_state_fits_another_version_of_our_own_functions() -> None:
     assert [sorted(each) for each in functions] == [["function"]] * 2
 
     for each in functions:
-        each["code"] = "0" * 16  # as versions up to 0.2.0 wrote it
+        each["code"] = "0" * 16  # as older states have it
     with ds.iterator() as it:
         it.load_state_dict(json.loads(json.dumps(state)))
         assert [batch.tolist() for batch in it] == rest
