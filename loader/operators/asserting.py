@@ -208,7 +208,7 @@ class AssertingMethods(Fluent):
         log_warning : bool
             Log a warning for each, to the logger ``tundish``.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----

@@ -410,7 +410,7 @@ class BatchingMethods(Fluent):
         Parameters
         ----------
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----

@@ -144,7 +144,7 @@ class BucketingMethods(Fluent):
         drop_remainder : bool
             Leave out the batches that are not full at the end.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----

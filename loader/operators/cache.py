@@ -327,7 +327,7 @@ class CacheMethods(SnapshotMethods):
             A folder: the elements are kept there, as by ``snapshot(filename, compression=None)``, for
             later runs too.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Returns
         -------

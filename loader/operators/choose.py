@@ -134,7 +134,7 @@ class ChooseMethods(Fluent):
             True: end when a dataset is chosen that has ended. False: leave such a choice out, and
             end when all have ended.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

@@ -221,7 +221,7 @@ class ChoosingMethods(Fluent):
         count : int
             How many; all of them when it is negative.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----
@@ -243,7 +243,7 @@ class ChoosingMethods(Fluent):
         count : int
             How many; all of them when it is negative.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----
@@ -268,7 +268,7 @@ class ChoosingMethods(Fluent):
             From 0, less than `num_shards`. ``SHARD_HINT`` for both: `td.distribute` fills them in where
             the options say HINT; until then every element is kept.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

@@ -260,7 +260,7 @@ class ConcatenateMethods(Fluent):
         dataset : Dataset
             What comes after; after an endless dataset it never does.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

@@ -144,7 +144,7 @@ class CountingMethods(Fluent):
         output_type : dtype, default int64
             Of the elements: an integer or a float.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class CountingMethods(Fluent):
         dtype : dtype, default int64
             Of the elements: an integer or a float.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----
@@ -232,7 +232,7 @@ class CountingMethods(Fluent):
             True: other numbers in each iteration and each pass of a `repeat`. Default False: the
             same.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----

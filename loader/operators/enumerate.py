@@ -82,7 +82,7 @@ class EnumerateMethods(Fluent):
         start : int
             The first number, in each pass of a `repeat`.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----

@@ -133,7 +133,7 @@ class FilterMethods(Fluent):
         predicate : callable
             Called as `map` calls its function; its result is taken as a bool.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
         on_error, retries
             As for `map`.
 

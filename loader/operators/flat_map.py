@@ -331,7 +331,7 @@ class FlatMapMethods(Fluent):
         map_func : callable
             Called as `map` calls its function; returns a `Dataset`.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

@@ -151,7 +151,7 @@ class GeneratorMethods(Fluent):
             Each element is checked against it: a value that does not fit is that element's
             `SpecError`, never a wrap, and the stream continues. Without one anything may be yielded.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

@@ -224,7 +224,7 @@ class GroupingMethods(Fluent):
             ``window_size_func(key)`` instead of one number for all keys. It must depend on
             nothing but the key: it is called for every element.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----

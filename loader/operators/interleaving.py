@@ -320,7 +320,7 @@ class InterleavingMethods(Fluent):
         deterministic : bool, optional
             For tf.data's sake: the order is the same whatever it says.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

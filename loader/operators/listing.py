@@ -78,7 +78,7 @@ class ListingMethods(Fluent):
         seed : int, optional
             Of the shuffle.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
         storage_options : dict, optional
             What a URL's filesystem is made with.
 

@@ -312,42 +312,43 @@ class MapMethods(Fluent):
         Parameters
         ----------
         map_func : callable
-            Called with the element: a plain tuple is unpacked into arguments; a dict, namedtuple
-            or anything else is one argument. Arrays it is given may be read-only. It may hold the
-            GIL. It must depend on nothing but its arguments (and `rng`).
+            Called with the element: a plain tuple is unpacked into arguments; a dict, a namedtuple
+            or anything else is one argument. The arrays may be read-only. The function may hold the
+            GIL. Its result must depend on its arguments and `rng` only.
         num_parallel_calls : int, optional
-            How many workers to use; ``AUTOTUNE``: the cores this process may use to begin with, then
-            as measured. None: none for this operator (but a plan that has workers runs all its
-            functions there).
+            The number of workers. ``AUTOTUNE`` begins with the number of cores that this process may use, and
+            then adapts it. None asks for no workers; if another operator of the plan asks for some, all functions
+            run in them.
         deterministic : bool, optional
-            False lets results come in the order they are ready.
+            False delivers results in the order in which they are ready.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
         seed : int, optional
-            Call ``map_func(element, rng=g)`` with a `numpy.random.Generator` keyed by (seed,
-            this operator, pass) and the element's origin, so that the numbers depend on no
-            worker, no order and no interruption. `g` is re-keyed for the next element.
+            Call ``map_func(element, rng=g)`` with a `numpy.random.Generator` keyed by the seed, this operator, the
+            pass and the element's origin. So the numbers do not depend on workers, order or interruptions. `g` is
+            re-keyed for the next element.
         on_error : {"raise", "skip", "retry"}, optional
-            What an `Exception` does: it is raised at the element's place and iteration may go on
-            behind it; the element is dropped and counted; or the function is called up to
-            `retries` times more (with the same `rng`), then the last error is raised.
-            Default: ``Options.on_error``, else "raise".
+            The treatment of an `Exception`. "raise" raises it where the element would have been delivered;
+            iteration may continue after it. "skip" drops the element and counts it. "retry" calls the function up
+            to `retries` times more, with the same `rng`, and then raises the last error. Default:
+            ``Options.on_error``, else "raise".
         retries : int
-            For ``on_error="retry"``.
+            The number of further calls for ``on_error="retry"``.
         output_signature : nest of ArraySpec, optional
-            Checked on every result; makes `element_spec` known without running the function.
+            The spec of the results, which is checked for every result. It makes `element_spec` known without
+            running the function.
 
         Raises
         ------
         TypeError
             `map_func` is not callable; it needs `rng` and there is no `seed`, or the reverse; or
-            `output_signature` holds something else.
+            `output_signature` is not a nest of ArraySpec.
         ValueError
-            `num_parallel_calls` is below 1 and not ``AUTOTUNE``, or `on_error` another word.
+            `num_parallel_calls` is less than 1 and not ``AUTOTUNE``, or `on_error` is another word.
 
         Notes
         -----
-        tf.data traces the function once; here it runs for every element. Results are numpy's:
+        tf.data traces the function once; here it runs for every element. Results become NumPy values:
         ints become int64, floats float64, a list an array. None is a `SpecError`.
 
         Examples

@@ -155,27 +155,27 @@ class MapBatchesMethods(Fluent):
     ) -> Self:
         """Call a function with batches of elements and deliver the rows of what it returns.
 
-        For functions that are faster for many elements at once: a tokenizer, a vectorised
-        formula. The same as ``batch(batch_size).map(map_func).unbatch()``, but for lists.
+        Use it for functions that are faster for many elements at once, such as a tokenizer or a vectorised
+        formula. It does the same as ``batch(batch_size).map(map_func).unbatch()``, and also takes lists of rows.
 
         Parameters
         ----------
         map_func : callable
-            Called with up to `batch_size` elements, stacked as `batch` stacks them, as `map` calls
-            its function. Returns a nest whose leaves have one row for each element it delivers: as
-            many as it was given, or more, or fewer, or none. See Notes.
+            Called as `map` calls its function, with up to `batch_size` elements that are stacked as `batch`
+            stacks them. It returns a nest whose leaves have one row for each element to deliver. There may be more
+            or fewer rows than it was given, or none. See Notes.
         batch_size : int
-            At least 1: how many elements a call is given; the last one may get fewer.
+            The number of elements for a call, at least 1. The last call may get fewer.
         num_parallel_calls, deterministic : optional
             As for `map`.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
         seed : int, optional
-            Call ``map_func(batch, rng=g)``, g keyed by the batch's number.
+            Call ``map_func(batch, rng=g)`` with a generator keyed by the batch's number.
         on_error, retries : optional
-            As for `map`. ``on_error="skip"`` leaves out a whole batch.
+            As for `map`. ``on_error="skip"`` drops a whole batch.
         drop_remainder : bool
-            Leave out a last batch that is smaller.
+            True to drop a smaller last batch.
 
         Raises
         ------
@@ -186,20 +186,19 @@ class MapBatchesMethods(Fluent):
 
         Notes
         -----
-        Not in tf.data. A leaf of what `map_func` returns is an array whose first dimension counts
+        tf.data has no such operator. Each leaf of the result is an array whose first dimension counts
         rows, or a list of rows:
 
-        * a list of numbers, of strings, or of lists of one length is an array, as everywhere;
-        * in a list of lists of different lengths each row is an array of its own, and all of them
+        * a list of numbers, of strings, or of lists of one length becomes one array, as everywhere;
+        * in a list of lists of different lengths each row becomes an array of its own; all of them
           have the dtype that they would have in one list;
-        * in a list of arrays, of dicts or of tuples each row is what stands there: arrays keep
+        * in a list of arrays, dicts or tuples each row is delivered as it is: arrays keep
           their dtypes and may differ in shape.
 
-        Any mapping is taken as a dict, so that a tokenizer's result can be returned as it is.
-        An error is raised at the batch's place, and a note lists the elements of the batch.
+        Any mapping is taken as a dict, so a tokenizer's result can be returned unchanged.
+        An error is raised where the batch would have been delivered, and a note lists the batch's elements.
 
-        Elements of different shapes are no batch, here as there: put
-        ``ragged_batch(n).map(f).unbatch()`` in its place.
+        Elements of different shapes cannot be stacked. For these use ``ragged_batch(n).map(f).unbatch()``.
 
         Examples
         --------

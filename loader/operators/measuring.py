@@ -38,7 +38,7 @@ class Measuring(Passing):
     """The elements of its input, measured as they pass."""
 
     tag: str | None
-    """Under which name; None: that of the operator below, behind ``record_latency_``."""
+    """The name of the measurements. None: ``record_latency_`` and the label of the operator before."""
 
     tuning = frozenset({"tag"})
     measures = one_by_one = True
@@ -218,28 +218,27 @@ class MeasuringMethods(Fluent):
         Parameters
         ----------
         tag : str
-            The name under which it is found: ``it.stats.edges[tag]``, a `Histogram`, and in a
-            `StatsAggregator`. What has the same tag is counted together.
+            The name of the measurements: ``it.stats.edges[tag]`` is a `Histogram`, and a
+            `StatsAggregator` has it, too. Operators with the same tag are counted together.
 
         Raises
         ------
         TypeError
-            `tag` is no str.
+            `tag` is not a str.
         ValueError
             `tag` is empty.
 
         Notes
         -----
-        The elements, their order, where they are computed and the iterator's state are the same
-        as without it. Measured is what the operators below need, in whichever process they run,
-        up to where the element was last at hand (behind `batch`, `cache`, `filter`, ... an
-        element is); behind such an operator it is how long it has been waited for. Counted is
-        every element that passes, once, though a worker died on it; what failed or was left out
-        below is not. Workers run ahead: what they have made and nobody asked for counts too, but
-        what a restored iterator makes again does not.
+        The operator does not change the elements, their order, where they are computed, or the iterator's
+        state. It measures the time that the operators before it take, in whichever process they run, back to the
+        last operator after which an element is complete (`batch`, `cache`, `filter` and others).
+        Directly after such an operator it measures how long the element was waited for. Every element that passes
+        counts once, even if a worker died while computing it. Elements that failed or were dropped before do not
+        count. Elements that workers computed ahead count even if they are never delivered; elements that a
+        restored iterator computes again do not.
 
-        It was ``tf.data.experimental.latency_stats`` up to 2.4, for `apply`: so it is
-        here as well.
+        TensorFlow up to 2.4 had ``tf.data.experimental.latency_stats``, for `apply`. That form exists here, too.
 
         Examples
         --------
@@ -257,20 +256,20 @@ class MeasuringMethods(Fluent):
         Parameters
         ----------
         tag : str
-            The name under which the sum is found: ``it.stats.counters[tag]``, and in a
-            `StatsAggregator`. What has the same tag is counted together.
+            The name of the sum: ``it.stats.counters[tag]``, also in a
+            `StatsAggregator`. Operators with the same tag are counted together.
 
         Raises
         ------
         TypeError
-            `tag` is no str.
+            `tag` is not a str.
         ValueError
             `tag` is empty.
 
         Notes
         -----
-        Arrays and numbers count as they lie in memory, text as UTF-8, and a dataset within an
-        element not at all. What is counted is said at `latency_stats`.
+        Arrays and numbers count with their size in memory, text with its size in UTF-8, and a dataset within an
+        element not at all. Which elements count is described at `latency_stats`.
 
         Examples
         --------

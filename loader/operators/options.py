@@ -143,21 +143,21 @@ class OptionsMethods(Fluent):
         Parameters
         ----------
         options : Options
-            What is None in it stays as it was. It is copied.
+            The options to set; those that are None keep their value. The object is copied.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError
-            `options` is something else.
+            `options` is not an `Options`.
         ValueError
-            Two of them contradict each other.
+            Two options contradict each other.
 
         Warns
         -----
         UserWarning
-            One of them was set before, and differently.
+            An option was set to another value before.
 
         Examples
         --------
@@ -179,20 +179,19 @@ class OptionsMethods(Fluent):
         Parameters
         ----------
         buffer_size : int
-            At least 0, or ``AUTOTUNE``: the library's choice.
+            The number of elements, at least 0; ``AUTOTUNE`` leaves the choice to the library.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
         ValueError
-            `buffer_size` is below -1.
+            `buffer_size` is less than -1.
 
         Notes
         -----
-        The elements and their order are the same. Workers run ahead in any case, bounded in bytes;
-        this raises the least number. Without workers it does nothing; in tf.data it starts a
-        thread.
+        The elements and their order stay the same. Workers run ahead in any case, limited by a number of bytes;
+        `prefetch` sets a minimum of elements. Without workers it does nothing. In tf.data it starts a thread.
 
         Examples
         --------

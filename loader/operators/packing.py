@@ -99,63 +99,62 @@ class PackingMethods(Fluent):
         """Put sequences of tokens into rows of a fixed length, several sequences to a row.
 
         An element is a sequence: an array of shape ``(n,)``, or a dict of such arrays of one
-        length (tokens, labels, a mask). What comes out are dicts with the same keys (of a bare
-        array: `tokens`), each of shape ``(length,)`` and of the sequences' dtype, and
+        length (tokens, labels, a mask). The output rows are dicts with the same keys (for a bare
+        array: `tokens`). Each value has shape ``(length,)`` and the sequences' dtype. Two keys are added:
 
-        * `segment_ids`, int32: 1 for the tokens of a row's first sequence, 2 for its second, ...,
-          0 where it is padded;
-        * `positions`, int32: a token's place within its sequence, from 0; 0 where it is padded.
+        * `segment_ids`, int32: 1 for the tokens of a row's first sequence, 2 for its second, and so on;
+          0 for padding;
+        * `positions`, int32: a token's index within its sequence, from 0; 0 for padding.
 
         Parameters
         ----------
         length : int
-            Tokens in a row, at least 1.
+            The number of tokens in a row, at least 1.
         method : {"concat", "first_fit"}
-            "concat" puts one sequence behind another and cuts every `length` tokens: no padding
-            but in the last row, and a sequence goes on in the next row. "first_fit" keeps
-            sequences whole: each goes into the first of the open rows that has room for it.
+            "concat" joins the sequences and cuts after every `length` tokens: only the last row has
+            padding, and a sequence may continue in the next row. "first_fit" keeps
+            sequences whole: each goes into the first open row that has room for it.
         separator : number or dict of key to number, optional
-            A token that is put behind every sequence, as its last one: the end of text. A dict
-            gives one for each key.
+            A token to append to every sequence, such as the end of text. A dict gives one for each key.
         pad_value : number or dict of key to number
-            What rows are filled up with; a dict gives one for each key (-100 for labels, say), and 0
-            for those it does not name.
+            The value of padding. A dict gives one for each key (such as -100 for labels); other keys get 0.
         drop_remainder : bool
-            For "concat": leave out the last row if it is not full.
+            For "concat": True to drop the last row if it is not full.
         too_long : {"split", "truncate", "error"}, optional
-            For "first_fit": what is done with a sequence of more than `length` tokens (its
-            separator counted). "split", the default, cuts it every `length` tokens; "truncate"
-            leaves out what is behind; "error" makes it a `SpecError` at its place.
+            For "first_fit": the treatment of a sequence that has more than `length` tokens, its
+            separator included. "split", the default, cuts it after every `length` tokens. "truncate"
+            keeps the first `length` tokens. "error" raises a `SpecError` where it would have been delivered.
         open_rows : int, optional
-            For "first_fit": how many rows are filled at a time, at least 1. Default 16. More of
-            them leave less padding and hold more sequences in memory.
+            For "first_fit": the number of rows that are filled at the same time, at least 1. Default 16.
+            More rows mean less padding, and more sequences in memory.
         tokens, segment_ids, positions : str
-            The names in what comes out. None for the last two leaves them out.
+            The keys in the output. None for the last two leaves them out.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError
             An argument is of another type.
         ValueError
-            An argument is out of its range, or is one of the other method.
+            An argument is out of its range, or belongs to the other method.
 
         Notes
         -----
-        Not in tf.data. The order is decided by lengths alone. With "first_fit", a row that is full
-        is delivered at once; when a sequence fits no open row and no more may be opened, the fullest
-        row is delivered, the oldest of several; at the end the open rows come in the order in
+        tf.data has no such operator. Only the lengths decide the order. With "first_fit", a full row
+        is delivered at once. If a sequence fits into no open row and no more may be opened, the fullest
+        row is delivered, or the oldest of several. At the end the open rows follow in the order in
         which they were opened. A piece of exactly `length` tokens is a row of its own.
 
-        A sequence that is cut, by either method, keeps counting in `positions`, and is a segment of
-        its own in each row. Sequences of no tokens are passed over, without a separator.
+        If a sequence is cut, by either method, its `positions` continue in the next row, where it is a segment of
+        its own. Sequences without tokens are ignored, and get no separator.
 
-        The first sequence of a pass says which keys and dtypes there are. One that differs, that
-        has another dimension or unequal lengths, and an element that failed, are an error at
-        their place; the rows that are being filled go on without it.
+        The first sequence of a pass defines the keys and dtypes. If a later one differs, has another number of
+        dimensions or unequal lengths, it is an error where it would have been delivered, as is an element that
+        failed. The rows that are being filled continue without it.
 
-        Attention within sequences only is ``segment_ids[:, None] == segment_ids[None, :]``.
+        The mask for attention within sequences is
+        ``(segment_ids[:, None] == segment_ids[None, :]) & (segment_ids > 0)``.
 
         Examples
         --------

@@ -179,41 +179,40 @@ class PaddingMethods(Fluent):
         Parameters
         ----------
         batch_size : int
-            At least 1.
+            The number of elements in a batch, at least 1.
         padded_shapes : nest of shapes, optional
-            One for each leaf, in the structure of the element; for an element that is one array,
-            one shape. A shape is a list (or tuple) of sizes, or an int for one dimension. None
-            or -1 for a size is the batch's maximum, and so is every size without this argument.
+            A shape for each leaf, in the structure of the element. A shape is a list or tuple of sizes, or an
+            int for one dimension. None or -1 as a size stands for the batch's maximum, which is also
+            the default for all sizes.
         padding_values : nest of scalars, optional
-            One for each leaf, or one for all; None is the default: zero of the leaf's dtype, ""
-            or b"" for arrays of str or bytes, None for other objects.
+            A value for each leaf, or one for all. The default is zero of the leaf's dtype, ""
+            or b"" for arrays of str or bytes, and None for other objects.
         drop_remainder : bool
-            Leave out a last batch that is smaller.
+            True to drop a smaller last batch.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
         pad_to_multiple_of : nest of int, optional
-            Round every maximum up to a multiple of this: one for all leaves, or one for each.
-            Sizes that `padded_shapes` names stay as they are.
+            Round every maximum up to a multiple of this number, which is one for all leaves, or one for each.
+            Sizes that `padded_shapes` gives stay unchanged.
         side : {"right", "left"}
-            Where the padding stands, in every dimension.
+            The side of the padding, in every dimension.
 
         Raises
         ------
         TypeError, ValueError
-            An argument that is none; where the plan knows the elements' structure, dtypes and
-            shapes, also one that does not fit these (`SpecError`).
+            An argument is invalid. If the plan knows the elements' structure, dtypes and
+            shapes, an argument that does not fit them is a `SpecError`.
 
         Notes
         -----
-        Scalars, str, bytes and objects are stacked as `batch` does. The elements of a batch have
-        one structure, and their leaves one dtype and rank. One that differs, or is larger than
-        the padded shape, is a `SpecError` at the batch's place; those gathered before it are
-        given up (a note lists them), and the next batch begins behind it. Two arrays of the same
-        batch may differ in each size.
+        Scalars, str, bytes and objects are stacked as by `batch`. The elements of a batch must have
+        the same structure, and their leaves the same dtype and rank; sizes may differ. An element that differs,
+        or that is larger than the padded shape, is a `SpecError` in place of the batch. The elements gathered
+        before it are dropped (a note lists them), and the next batch begins after it.
 
-        A value has to be the same number in the leaf's dtype: 0 and -1 fit every signed int and
-        float, 0.5 no int, 300 no uint8. A Python float is rounded to a float's precision. tf.data
-        takes no Python int for an int64 leaf, and has neither `pad_to_multiple_of` nor `side`.
+        A padding value must be exact in the leaf's dtype: 0 and -1 fit every signed int and
+        float, 0.5 fits no int, and 300 does not fit uint8. A Python float is rounded to the precision of a float
+        dtype. tf.data refuses a Python int for an int64 leaf, and has neither `pad_to_multiple_of` nor `side`.
 
         Examples
         --------

@@ -200,34 +200,34 @@ class RaggedMethods(Fluent):
         row_splits_dtype: Any = np.int64,
         name: str | None = None,
     ) -> Self:
-        """Put every `batch_size` elements together without padding: arrays as `Ragged`.
+        """Batch elements without padding; arrays become a `Ragged`.
 
         Parameters
         ----------
         batch_size : int
-            At least 1.
+            The number of elements in a batch, at least 1.
         drop_remainder : bool
-            Leave out a last batch that is smaller.
+            True to drop a smaller last batch.
         row_splits_dtype : {int64, int32}
-            Of ``Ragged.row_splits``.
+            The dtype of ``Ragged.row_splits``.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError, ValueError
-            An argument that is none of these.
+            An argument is of another type, or out of its range.
 
         Notes
         -----
-        Scalars, str, bytes and objects are stacked as `batch` does, and so, as in tf.data, are
-        arrays of which the plan knows that all have one shape: those of `from_tensor_slices`,
-        of ``batch(drop_remainder=True)``, of a `map` with an `output_signature`. All other arrays
-        become `Ragged`, whether or not the rows of a batch happen to be equally long.
+        Scalars, str, bytes and objects are stacked as by `batch`. So are, as in tf.data, arrays that the plan knows
+        to have one shape: those of `from_tensor_slices`, of ``batch(drop_remainder=True)``, and of a `map` with
+        an `output_signature`. All other arrays become a `Ragged`, even if the rows of a batch happen to be equally
+        long.
 
-        The first dimension is ragged. The further ones are equal within a batch, or it is a
-        `SpecError` (tf.data nests; `padded_batch` is for these), as is another structure, dtype
-        or rank. It stands at the batch's place, and the next batch begins behind the element.
+        Only the first dimension is ragged. The other dimensions must be equal within a batch; use `padded_batch`
+        where they are not (tf.data nests ragged tensors). An element that differs in these dimensions, in
+        structure, dtype or rank, is a `SpecError` in place of the batch, and the next batch begins after it.
 
         Examples
         --------
@@ -242,29 +242,29 @@ class RaggedMethods(Fluent):
         return self._then(RaggedBatch, size, check_flag("drop_remainder", drop_remainder), dtype)
 
     def sparse_batch(self, batch_size: int, row_shape: Any, name: str | None = None) -> Self:
-        """Put every `batch_size` arrays together as one `Sparse`.
+        """Batch arrays as one `Sparse`.
 
         Parameters
         ----------
         batch_size : int
-            At least 1.
+            The number of arrays in a batch, at least 1.
         row_shape : int, or list or tuple of (int or None)
-            The shape in which each array stands, from its first corner. None or -1 for a size is
+            The shape of a row; each array fills it from index 0 on. None or -1 as a size stands for
             the batch's maximum.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError, ValueError
-            An argument that is none of these.
+            An argument is of another type, or out of its range.
 
         Notes
         -----
-        All entries of an array are kept, zeros too, as in tf.data: what is left out is the room
-        up to `row_shape`. An element that is no array (but a dict, a str, ...), whose dtype
-        differs from the batch's first one, or that does not fit `row_shape` is a `SpecError` at
-        the batch's place; the next batch begins behind it.
+        All entries of an array are stored, zeros too, as in tf.data; only the rest of `row_shape` is
+        not. An element that is not an array (a dict or a str, for example), that has another dtype than the first
+        one of the batch, or that does not fit `row_shape` is a `SpecError` in place of
+        the batch, and the next batch begins after it.
 
         Examples
         --------

@@ -293,30 +293,30 @@ class RebatchMethods(Fluent):
         Parameters
         ----------
         batch_size : int or sequence of int
-            At least 1. Of several, the first batch has the first size, and so on, over and over.
+            The number of rows in a batch, at least 1. With several numbers, batches take these sizes in turn.
         drop_remainder : bool
-            Leave out a last batch that is smaller than its size.
+            True to drop a smaller last batch.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError
-            `batch_size` is no int and no sequence of ints.
+            `batch_size` is neither an int nor a sequence of ints.
         ValueError
-            A size is less than 1, or there is none. tf.data delivers empty batches for ever for a
-            size of 0, and crashes for -1.
+            A size is less than 1, or the sequence is empty. (tf.data delivers empty batches without end for a
+            size of 0, and crashes for -1.)
 
         Notes
         -----
-        As ``unbatch().batch(batch_size)``, but rows stay together: a batch within one batch below
-        is a view of it, others are put together from slices. All leaves of an element share
-        the first dimension, else the element is a `SpecError` at its place.
+        It gives what ``unbatch().batch(batch_size)`` gives, without taking rows apart: an output batch within one
+        input batch is a view of it, and others are joined from slices. All leaves of an input batch must have
+        the same first dimension; otherwise it is a `SpecError` where it would have been delivered.
 
-        Rows whose structure, dtypes or shapes differ from the first ones of a batch are an error,
-        and so is an element that failed: it stands at the batch's place, the rows gathered
-        before it are given up (a note lists them) and the next batch, of the same size, begins
-        behind the bad element. Elements of no rows are passed over. A ragged or a sparse batch is a
+        An input batch that failed, or whose rows differ from the first ones of an output batch in structure, dtypes
+        or shapes, is an error in place of that output batch. The rows gathered
+        before it are dropped (a note lists them), and the next batch, of the same size, begins
+        after the bad one. Input batches without rows are ignored. A ragged or a sparse batch is a
         `SpecError`: choose the size where it is made.
 
         Examples

@@ -219,32 +219,32 @@ class ReducingMethods(Fluent):
     def group_by_reducer(
         self, key_func: Callable[..., Any], reducer: Reducer, name: str | None = None
     ) -> Self:
-        """Reduce all elements that share a key to one, and deliver them in ascending key order.
+        """Reduce all elements with the same key to one; deliver the results in ascending order of keys.
 
         Parameters
         ----------
         key_func : callable
-            Called as `map` calls its function, in workers if the plan has them; returns an int of
+            Called as `map` calls its function, in workers if the plan has them. It returns an int of
             at most 64 bits.
         reducer : Reducer
-            What the elements of a key become; its functions run in the consumer's process.
+            The functions that reduce the elements of a key. They run in the consumer's process.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError
-            `key_func` is not callable, or `reducer` is no `Reducer`.
+            `key_func` is not callable, or `reducer` is not a `Reducer`.
 
         Notes
         -----
-        The whole pass is read before the first element comes, one state a key is held. An element
+        The whole pass is read before the first result is delivered, with one state per key in memory. An element
         that failed, or for which `key_func`, ``init_func`` or ``reduce_func`` fails, is an error
-        while the pass is read, and changes no state. Where ``finalize_func`` fails, the error
-        stands at the key's place.
+        while the pass is read, and changes no state. If ``finalize_func`` fails, the error is raised in place of
+        the key's result.
 
-        In tf.data this is ``tf.data.experimental.group_by_reducer``. An iterator's state holds how
-        many elements have been given: restoring reads the pass again, in O(n) time.
+        In tf.data this is ``tf.data.experimental.group_by_reducer``. An iterator's state contains the
+        number of results that were delivered: restoring reads the pass again, in O(n) time.
 
         Examples
         --------

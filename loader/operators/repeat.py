@@ -295,19 +295,20 @@ class RepeatMethods(Fluent):
     """The method of `Dataset` that repeats it."""
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Self:
-        """Deliver the elements several times, or for ever.
+        """Deliver the elements several times, or without end.
 
         Parameters
         ----------
         count : int, optional
-            How often; None or a negative number is for ever.
+            The number of passes; None or a negative number means without end.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----
-        Each pass is another one: shuffles before it reshuffle, augmentations differ. A pass that
-        delivers nothing ends it, as in tf.data: an empty dataset repeated for ever is empty.
+        In each pass shuffles before it draw another order, and augmentations draw other numbers. As in tf.data,
+        an empty pass ends a repetition without end, so an empty dataset stays empty. A repetition with a `count`
+        continues with the next pass.
 
         Examples
         --------

@@ -190,42 +190,42 @@ class ResamplingMethods(Fluent):
         seed: int | None = None,
         name: str | None = None,
     ) -> Self:
-        """Leave out elements at random, so that the classes of the rest have a given distribution.
+        """Drop elements at random, so that the classes of the rest have a given distribution.
 
         Parameters
         ----------
         class_func : callable
-            Called as `map` calls its function, in workers if the plan has them; returns the
+            Called as `map` calls its function, in workers if the plan has them. It returns the
             element's class, an int from 0.
         target_dist : (k,) sequence of float
-            How often each class is wanted, up to a common factor.
+            The wanted relative frequency of each class; a common factor does not matter.
         initial_dist : (k,) sequence of float, optional
-            How often each class comes, up to a common factor. Default: estimated from the classes
-            that have come, in each pass anew.
+            The relative frequency of each class in the input; a common factor does not matter. By default it is
+            estimated from the classes so far, in each pass anew.
         seed : int, optional
-            Without one, it is derived from a number that the dataset object draws for its first
-            iterator, and that is in each iterator's state.
+            The seed of the draws. Without one, it is derived from a number that the dataset object draws for its
+            first iterator, and that every iterator's state contains.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError
-            `class_func` is not callable, or a distribution holds no numbers.
+            `class_func` is not callable, or a distribution is not made of numbers.
         ValueError
-            A distribution is empty, negative or all zeros, they have different lengths, or a
-            wanted class never comes.
+            A distribution is empty, negative or all zeros; the two have different lengths; or a
+            wanted class has the initial frequency 0.
 
         Notes
         -----
-        Delivers pairs ``(class, element)``, as tf.data does. An element of class c passes with
-        probability ``(target[c] / initial[c]) / max(target / initial)``: no more is left out than
-        has to be. The estimate counts from 10 a class, so that it does not jump at first. A class
-        that is not in range is a `SpecError` at the element's place.
+        It delivers pairs ``(class, element)``, as tf.data does. An element of class c is kept with
+        probability ``(target[c] / initial[c]) / max(target / initial)``, so no more elements are dropped than
+        necessary. The estimate begins with a count of 10 for each class, so that it does not jump at first. A class
+        out of range is a `SpecError` in place of the element.
 
-        tf.data mixes in elements of a second reading of the input, and so may deliver an element
-        twice; here each comes at most once, and the input is read once. The draw of an element is
-        keyed by the seed, the pass and its place in the pass: the same for any number of workers,
+        tf.data reads the input a second time and mixes in elements of that reading, so it may deliver an element
+        twice. Here the input is read once, and each element is delivered at most once. The draw for an element is
+        keyed by the seed, the pass and its position in the pass, so it is the same for any number of workers
         and after a resume.
 
         Examples

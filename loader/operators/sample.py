@@ -240,39 +240,40 @@ class SampleMethods(Fluent):
         Parameters
         ----------
         datasets : sequence of Dataset, or dict of str to Dataset
-            At least one. A dict makes a *named mixture*.
+            The datasets, at least one. A dict makes a *named mixture*.
         weights : sequence of float, dict of str to float, or Dataset, optional
-            How often each is drawn, relative to the others; default: all alike. For a named
-            mixture a dict with its names. A dataset gives the weights of each draw, an array of
-            floats; it ends the mixture when it ends.
+            The relative frequency of each dataset; by default all are equal. For a named
+            mixture it is a dict with the same names. A dataset of float arrays gives the weights of each draw;
+            when it ends, the mixture ends.
         seed : int, optional
-            Without one, it is derived from a number that the dataset object draws for its first
-            iterator, and that is in each iterator's state.
+            The seed of the draws. Without one, it is derived from a number that the dataset object draws for its
+            first iterator, and that every iterator's state contains.
         stop_on_empty_dataset : bool, default False
-            True: end when a dataset is drawn that has ended. False: go on with the others.
+            True to end when a dataset is drawn that has ended. False to continue with the others.
         rerandomize_each_iteration : bool, optional
-            True: draw anew in each iteration and each pass of a `repeat`. Default False: the
+            True for other draws in each iteration and each pass of a `repeat`. Default False: always the
             same draws.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError
-            `datasets` holds something else, or `weights` are no floats.
+            `datasets` contains something else, or `weights` are not floats.
         ValueError
-            No datasets; another number of weights, or other names; a negative or infinite weight.
+            There are no datasets; there is another number of weights, or they have other names; a weight is negative
+            or infinite.
 
         Notes
         -----
-        The draws are tf.data's, bit for bit: weights are float32 (float64 where they are numpy's),
-        datasets of weight 0 are left out, and one that remains alone is passed through. In tf.data
-        a negative weight counts as 0. ``INFINITE`` is said of what never ends: with
-        `stop_on_empty_dataset` all datasets have to be; tf.data says it where any is.
+        The draws are tf.data's, bit for bit: weights are float32 (float64 if they are NumPy's),
+        datasets of weight 0 are left out, and if one dataset remains it is passed through. In tf.data
+        a negative weight counts as 0. The cardinality is ``INFINITE`` only if the result never ends: with
+        `stop_on_empty_dataset` all datasets must be infinite. tf.data reports it if any is.
 
-        Of a named mixture, the weights may be changed between saving an iterator's state and
-        restoring it (the names, and their order, may not): the draws go on with the next one.
-        How many elements it has taken of each is in the iterator's `stats` as ``sources``.
+        The weights of a named mixture may change between saving an iterator's state and
+        restoring it, but not the names and their order. The draws continue with the next one.
+        ``stats.sources`` of the iterator counts the elements taken from each dataset.
 
         Examples
         --------

@@ -52,30 +52,30 @@ class SavingMethods(Fluent):
         Parameters
         ----------
         path : path
-            A folder; it is made if it is not there. Where something was saved before, this is what is
-            loaded from now on.
+            A folder; it is created if it does not exist. From now on `load` reads this dataset, even if an earlier
+            one was saved in the same folder.
         compression : {None, "auto", "lz4", "zstd"}
             As for `snapshot`.
         shard_func : callable, optional
             As for `snapshot`.
         checkpoint_args : mapping, optional
-            Given, a save that was stopped or killed is continued by the next call. What is in it is
-            tf.data's and ignored: how often is made durable is decided here.
+            If given, the next call continues a save that was stopped or killed. The contents are tf.data's and are
+            ignored: the library decides how often it commits.
 
         Raises
         ------
         ValueError
             The dataset is endless.
         SnapshotError
-            The files cannot be written; or another process saves the same there, to be continued.
+            The files cannot be written; or, with `checkpoint_args`, another process is saving the same there.
         Exception
-            The first element that failed, as itself. Nothing is saved then.
+            The error of the first element that failed. Nothing is saved then.
 
         Notes
         -----
-        It is a `snapshot` that is run to its end at once, in a folder of its own below `path` each
-        time. An earlier one stays as long as somebody may be reading it: `tundish snapshot gc`
-        removes it. Elements stand in the order in which they came, whatever `shard_func` says.
+        This runs a `snapshot` to its end, each time in a new folder within `path`. Earlier ones stay, since
+        another process may be reading them; `tundish snapshot gc`
+        removes them. Elements keep their order, whatever `shard_func` returns.
 
         Examples
         --------
@@ -118,34 +118,34 @@ class SavingMethods(Fluent):
         path : path
             The folder.
         element_spec : nest of ArraySpec, optional
-            What the elements must be. Not needed: the files say what they are.
+            The required spec of the elements. It is not needed, since the files contain it.
         compression : str, optional
-            For tf.data's sake: the files say how they are compressed.
+            Accepted as in tf.data, and ignored: the files say how they are compressed.
         reader_func : callable, optional
             As for `snapshot`: makes a dataset of a dataset of datasets. By default elements come in
             the order in which they were written.
         wait : bool
-            Whether to wait until there is something complete, which another process writes.
+            True to wait until another process has written something complete.
 
         Returns
         -------
         Dataset
-            With random access, unless `reader_func` chose the order. It stays with what was found,
-            though something newer is saved.
+            The saved elements, with random access unless `reader_func` is given. It keeps reading what it
+            found, even if something newer is saved.
 
         Raises
         ------
         MissingSnapshotError
-            Nothing complete stands there: an `IncompleteSnapshotError` that is a FileNotFoundError too.
+            The folder contains nothing complete. This is an `IncompleteSnapshotError` and also a FileNotFoundError.
         SnapshotError
-            What stands there is damaged, or was written by a later version of this library.
+            The files are damaged, or were written by a later version of this library.
         SpecError
-            The elements are others than `element_spec` says.
+            The elements do not fit `element_spec`.
 
         Notes
         -----
-        In tf.data the default order is that of several files read in turn, which depends on how many cores
-        the machine has.
+        In tf.data the default order is that of several files read in turn, so it depends on the machine's number
+        of cores.
 
         Examples
         --------

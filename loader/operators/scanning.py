@@ -206,35 +206,35 @@ class ScanningMethods(Fluent):
     def scan(
         self, initial_state: Any, scan_func: Callable[[Any, Any], Any], name: str | None = None
     ) -> Self:
-        """Hand a state from element to element, and deliver what a function makes of the two.
+        """Call a function with a running state and each element; deliver its outputs.
 
         Parameters
         ----------
         initial_state : nest
             The state before a pass's first element.
         scan_func : callable
-            ``scan_func(state, element)`` returns ``(new_state, output)``. It is called with two
-            arguments, whatever the element is. The new state has the structure and the dtypes of
+            ``scan_func(state, element)`` returns ``(new_state, output)``. It is always called with two
+            arguments, also if the element is a tuple. The new state must have the structure and the dtypes of
             the initial one; its shapes may differ. Arrays of the state are read-only.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError
             `scan_func` is not callable.
         SpecError
-            `initial_state` is None, or holds an int of more than 64 bits.
+            `initial_state` is None, or contains an int of more than 64 bits.
 
         Notes
         -----
-        The state begins anew in each pass. Where `scan_func` fails, or its state does not fit (a
-        `SpecError` with both specs), the error stands at the element's place and the state stays as
-        it was; a failed element passes it by. All this is tf.data's rule.
+        Each pass begins with the initial state. If `scan_func` fails, or its state does not fit (a
+        `SpecError` with both specs), the error is raised in place of the element, and the state does not
+        change. A failed element is not given to `scan_func`. These are tf.data's rules.
 
-        `scan_func` runs in the consumer's process, in order; what is below runs in workers. An
-        iterator's state holds how many elements have been given: restoring runs the pass again up
-        to there, in O(k) time.
+        `scan_func` runs in the consumer's process, in order; the operators before it run in workers. An
+        iterator's state contains the number of elements delivered: restoring runs the pass again up
+        to that element, in O(k) time.
 
         Examples
         --------

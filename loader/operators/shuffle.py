@@ -206,33 +206,33 @@ class ShuffleMethods(Fluent):
         ----------
         buffer_size : int or None
             An int is tf.data's window shuffle, draw for draw: each element is drawn from the next
-            `buffer_size` that have not come yet (-2: from all). None is a true permutation of the
-            whole dataset in O(1) memory, with random access upstream.
+            `buffer_size` elements that have not been delivered yet (-2: from all). None is a true permutation of the
+            whole dataset in O(1) memory; it needs random access to the operators before it.
         seed : int, optional
-            At most 64 bits. Without one, it is derived from a number that the dataset object draws
-            for its first iterator, and that is in each iterator's state.
+            The seed, of at most 64 bits. Without one, it is derived from a number that the dataset object draws
+            for its first iterator, and that every iterator's state contains.
         reshuffle_each_iteration : bool, optional
-            Default True: another order in each iteration and each pass of a `repeat`.
+            True, the default, for another order in each iteration and each pass of a `repeat`.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
         units : int, optional
-            With ``shuffle(None)`` over files or a snapshot: permute the units in which storage hands out records
-            (row groups, record batches, runs of about 1 MiB), then the records of so many units at a time. So a
-            batch is read from that few units. A `shard` after it has units of its own.
+            For ``shuffle(None)`` of files or a snapshot: permute the units in which they are stored
+            (row groups, record batches, runs of about 1 MiB), and then the records of this many units at a time. So a
+            batch is read from a few units. A `shard` after it divides the units.
 
         Raises
         ------
         SpecError
-            ``shuffle(None)`` over a dataset without random access (a generator, a filter), or an
-            endless one; `units` over one that is not stored in units.
+            ``shuffle(None)`` of a dataset without random access (after a generator or a filter), or of an
+            infinite one; `units` for a dataset that is not stored in units.
         ValueError
-            `buffer_size` is below 1, and not -2; `units` is below 1, or beside a `buffer_size`.
+            `buffer_size` is less than 1, and not -2; `units` is less than 1, or given with a `buffer_size`.
 
         Notes
         -----
-        The window's order is tf.data's for the same seed; ``shuffle(None)`` is ours alone. An
-        element whose function failed is shuffled like any other: its error is raised where it
-        comes out. tf.data raises it while the window is filled.
+        With a `buffer_size` the order is tf.data's for the same seed; tf.data has no ``shuffle(None)``. An
+        element whose function failed is shuffled like any other, and its error is raised where the element would
+        have been delivered. tf.data raises it while the window is filled.
 
         Examples
         --------

@@ -218,7 +218,7 @@ class SnapshotMethods(Fluent):
             Deals elements to shards: called with an element, it returns an int of at least 0. The
             order of reading does not depend on it.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
         version : str, optional
             Stands for the code of all functions below: only another version, or another plan, makes
             another snapshot. What was kept without a version is not found with one.

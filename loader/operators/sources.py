@@ -251,7 +251,7 @@ class SourceMethods(Fluent):
         tensors : nest
             The element; arrays are not copied until they are delivered.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Examples
         --------
@@ -272,7 +272,7 @@ class SourceMethods(Fluent):
             that an element is a row. Arrays are neither copied nor changed: functions
             get read-only views of them, the consumer gets its own copies. Workers share one copy.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
@@ -306,7 +306,7 @@ class SourceMethods(Fluent):
             At least one. All have the structure and dtypes of the first; shapes may differ. A
             list within an element is an array.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

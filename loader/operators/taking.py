@@ -81,7 +81,7 @@ class TakingMethods(Fluent):
             Called as `map` calls its function, in workers if the plan has them; its result is
             taken as a bool.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

@@ -125,7 +125,7 @@ class UniquenessMethods(Fluent):
         Parameters
         ----------
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

@@ -277,7 +277,7 @@ class WindowMethods(Fluent):
         drop_remainder : bool
             End at the first window that has fewer than `size` elements.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Returns
         -------

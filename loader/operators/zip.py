@@ -161,7 +161,7 @@ class ZipMethods(Fluent):
         datasets : nest of Dataset, optional
             tf.data's older spelling.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
