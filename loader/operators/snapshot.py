@@ -197,48 +197,48 @@ class SnapshotMethods(Fluent):
         shard_bytes: int = 256 * MIB,
         batch_bytes: int = 4 * MIB,
     ) -> Self:
-        """Keep the elements in files while the first pass runs, and read them in every later one.
+        """Store the elements in files while the first pass runs, and read them in every later one.
 
-        What lies below is computed once. Stopped or killed at any instant, the next run reads what was
-        made durable and computes the rest; a complete snapshot is read by every later iterator, in
-        this process and in others, without anything below it being run.
+        The operators before the snapshot compute each element once. If a run is stopped or killed, the next one reads
+        what is safely on disk and computes the rest. A complete snapshot is read by every later iterator, in
+        this process and in others, and the operators before it do not run.
 
         Parameters
         ----------
         path : path
-            A folder for snapshots of any number of pipelines: each has a folder of its own there,
-            named by what the pipeline computes. ``s3://...`` and the like need `fsspec`.
+            A folder for the snapshots of any number of pipelines. Each pipeline has a folder in it,
+            named by what the pipeline computes. URLs such as ``s3://...`` need `fsspec`.
         compression : {"auto", None, "lz4", "zstd"}
-            Of the files. "auto": none on a local disk, where elements are then read as they lie;
-            lz4 elsewhere. tf.data's "GZIP" and "SNAPPY" are taken as zstd and lz4, with a warning.
+            The compression of the files. "auto" means none on a local disk, where elements are then views of the
+            files, and lz4 elsewhere. tf.data's "GZIP" and "SNAPPY" are taken as zstd and lz4, with a warning.
         reader_func : callable, optional
-            Chooses the order of reading: called with a dataset of datasets, one for each shard, it
+            The order of reading. It is called with a dataset of datasets, one for each shard, and
             returns a dataset. By default elements come in the order in which they were written.
         shard_func : callable, optional
-            Deals elements to shards: called with an element, it returns an int of at least 0. The
+            The shard of an element: called with the element, it returns an int of at least 0. The
             order of reading does not depend on it.
         name : str, optional
             Accepted as in tf.data, and ignored.
         version : str, optional
-            Stands for the code of all functions below: only another version, or another plan, makes
-            another snapshot. What was kept without a version is not found with one.
+            A name for the code of all functions before the snapshot. With it, only another version or another plan
+            begins another snapshot. A snapshot that was written without a version is not found with one.
         mode : {"auto", "read", "write", "off"}
-            "auto": read what is complete, else continue what was begun, else begin. While another
-            process writes, this one reads what it has made durable, computes the rest and writes
-            nothing. "read": it must be complete. "write": compute and write, whoever else does, in
-            the place of what stood complete when it began; of two that do, what is complete first
-            stays. "off": touch no file.
+            "auto" reads a complete snapshot, or continues an unfinished one, or begins one. While another
+            process writes it, this one reads what is safely on disk, computes the rest and writes
+            nothing. "read" requires a complete snapshot. "write" computes and writes, even if another process does,
+            and replaces the snapshot that was complete when it began; if two processes do this, the one that
+            completes first wins. "off" touches no file.
         on_mismatch : {"new", "error"}
-            Where only snapshots of other pipelines stand: begin a new one, and log what has changed;
+            What to do if there are only snapshots of other pipelines: begin a new one and log what has changed,
             or raise.
         verify : {"batch", "size", "full"}
-            What is checked of files, besides that all are there and of the right size: each batch by its
-            checksum when it is first read; nothing; or all batches before the first element. A batch is
-            verified once, by whichever process reads it first, until its file is changed.
+            What is checked when files are read. All files must exist and have the right size. "batch" also compares
+            the checksum of each batch when it is first read, and "full" those of all batches before the first
+            element. A batch is verified once, by the process that reads it first, until its file changes.
         shard_bytes : int
-            A file is closed when it is as large as this.
+            The size at which a file is closed.
         batch_bytes : int
-            Elements are stored in batches of about this size.
+            The approximate size of the batches in which elements are stored.
 
         Returns
         -------
@@ -251,28 +251,28 @@ class SnapshotMethods(Fluent):
         IncompatibleSnapshotError
             From ``iter``: `on_mismatch` is "error", and only snapshots of other pipelines are there.
         FingerprintError
-            From ``iter``: something that a function below uses has no state that could be compared
-            from run to run (an open file, a lock). The message names it; `version` is one way out.
+            From ``iter``: a function before the snapshot uses an object that cannot be compared
+            from run to run, such as an open file or a lock. The message names it; `version` is one remedy.
         SnapshotCorruptError
-            A file is missing, cut off or changed; the message names it.
+            A file is missing, truncated or changed; the message names it.
         SnapshotError
-            The files cannot be written. It is raised once, where that shows; what was made durable
-            stays, and iteration goes on without writing.
+            The files cannot be written. It is raised once, at the element where it was noticed. What is safely on
+            disk stays, and iteration continues without writing.
 
         Notes
         -----
-        What lies below runs in pass 0 whenever it runs, as below `cache`: put shuffles and random
-        augmentation behind the snapshot, or each epoch is the same. Behind it an element is known by
-        its number in the snapshot, which keys its random numbers; so they do not depend on whether it
+        Operators before the snapshot always run as in the first pass, as before `cache`. So put shuffles and random
+        augmentation after it; otherwise every epoch is the same. After the snapshot, the random numbers of an
+        element are keyed by its number in the snapshot, so they do not depend on whether it
         was read or computed.
 
-        An element that failed is an element: it is stored as an error, and fails in each pass. One of
-        Python's own exceptions comes back as itself, another as a `TransformError` that has its
-        text. Elements may be nests of anything that numpy has a dtype for, of str and bytes, all of one
-        structure; shapes may differ. Arrays that are read are read-only.
+        An element that failed is stored as an error, and fails in each pass. Python's own
+        exceptions keep their type; others become a `TransformError` with their
+        text. Elements may be nests of str, bytes and everything that NumPy has a dtype for, all of one
+        structure; shapes may differ. Arrays that are read from files are read-only.
 
-        In tf.data a snapshot counts only when its end was reached, is written anew after every
-        interruption, is not checked for missing files, and does not see that Python code has changed.
+        In tf.data a snapshot is used only if its end was reached. It is written again after every
+        interruption, is not checked for missing files, and does not notice that Python code has changed.
 
         Examples
         --------

@@ -149,40 +149,40 @@ class SortingMethods(Fluent):
         reverse: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Sort every run of so many elements, so that neighbours are alike.
+        """Sort each run of `window` elements by a key, so that neighbours are similar.
 
         Parameters
         ----------
         window : int
             The number of elements in a run, at least 1; the last run may be shorter.
         key : callable
-            ``key(element)``: a number, such as its length. Called as `map` calls its function, once for each
-            element, in workers if the plan has them.
+            ``key(element)`` returns a number, such as its length. It is called as `map` calls its function, once for
+            each element, in workers if the plan has them.
         reverse : bool
-            Give the largest first.
+            True for descending order.
         name : str, optional
             Ignored, as for other operators.
 
         Raises
         ------
         TypeError
-            `window` is no int, `key` is not callable, or `reverse` is no bool.
+            `window` is not an int, `key` is not callable, or `reverse` is not a bool.
         ValueError
-            `window` is below 1.
+            `window` is less than 1.
 
         Notes
         -----
-        Ours; tf.data has nothing like it (`bucket_by_sequence_length` comes nearest). Elements with equal
-        keys stay in their order, with `reverse` too. With `padded_batch` after it, let `window` be a
-        multiple of the batch: then no batch has elements of two windows. To have batches in a random
+        tf.data has no such operator; `bucket_by_sequence_length` is the most similar one. Elements with equal
+        keys keep their order, with `reverse` too. If `padded_batch` follows, make `window` a
+        multiple of the batch size, so that no batch has elements of two windows. For batches in random
         order, shuffle them after that.
 
-        A number is an int, a float or a bool, of Python or numpy, or an array of no dimensions. Anything
-        else, and NaN, is a `SpecError` in the element's place. An element that failed, or whose key did,
-        is an error after the other elements of its window; several stay in their order.
+        The key must be an int, a float or a bool of Python or NumPy, or a 0-d array. Anything
+        else, and NaN, is a `SpecError` in place of the element. An element that failed, or whose key failed,
+        is an error after the other elements of its window; several errors keep their order.
 
-        The next `window` elements are in memory, in this process or in shared memory. An iterator's
-        state has only where those that are still to come are from: they are computed again.
+        `window` elements are in memory at a time, in this process or in shared memory. An iterator's
+        state contains only the origins of those that were not delivered yet: they are computed again.
 
         Examples
         --------

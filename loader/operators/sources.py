@@ -249,7 +249,7 @@ class SourceMethods(Fluent):
         Parameters
         ----------
         tensors : nest
-            The element; arrays are not copied until they are delivered.
+            The element. Arrays are copied only when they are delivered.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
@@ -263,21 +263,21 @@ class SourceMethods(Fluent):
 
     @classmethod
     def from_tensor_slices(cls, tensors: Any, name: str | None = None) -> Self:
-        """Make one element of each row of arrays.
+        """Make an element of each row of arrays.
 
         Parameters
         ----------
         tensors : nest of (n, ...) arrays, lists or tables
-            All with the same first dimension. A table (of pandas, polars or Arrow) is a dict of its columns, so
-            that an element is a row. Arrays are neither copied nor changed: functions
-            get read-only views of them, the consumer gets its own copies. Workers share one copy.
+            Arrays with the same first dimension. A table (of pandas, polars or Arrow) counts as a dict of its
+            columns, so an element is a row. Arrays are neither copied nor changed: functions
+            get read-only views of them, and the consumer gets copies of its own. All workers share one copy.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Raises
         ------
         SpecError
-            A scalar, an empty nest, or first dimensions that differ.
+            A leaf is a scalar, the nest is empty, or the first dimensions differ.
 
         Examples
         --------
@@ -298,28 +298,28 @@ class SourceMethods(Fluent):
 
     @classmethod
     def from_list(cls, elements: Sequence[Any], name: str | None = None) -> Self:
-        """Make a dataset of elements written down one by one.
+        """Make a dataset of the elements of a list.
 
         Parameters
         ----------
         elements : list or tuple of nests
-            At least one. All have the structure and dtypes of the first; shapes may differ. A
-            list within an element is an array.
+            The elements, at least one. All have the structure and dtypes of the first; shapes may differ. A
+            list within an element becomes an array.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError
-            `elements` is no list and no tuple.
+            `elements` is neither a list nor a tuple.
         ValueError
-            It is empty.
+            `elements` is empty.
         SpecError
             An element has another structure or dtype than the first.
 
         Notes
         -----
-        For many elements of one shape `from_tensor_slices` is faster.
+        `from_tensor_slices` is faster for many elements of one shape.
 
         Examples
         --------
@@ -356,24 +356,25 @@ class SourceMethods(Fluent):
     def from_source(cls, source: Source) -> Self:
         """Make a dataset of an object with ``len(source)`` and ``source[i]``.
 
-        Torch's map-style datasets, lists, Hugging Face datasets and the like. Items are read in
-        the workers, so reading and decoding inside ``__getitem__`` run in parallel.
+        It takes map-style datasets of torch, lists, Hugging Face datasets and similar objects. Workers call
+        ``__getitem__``, so reading and decoding in it run in parallel.
 
         Parameters
         ----------
         source : object with ``__len__`` and ``__getitem__``
-            A table, a pandas Series or an Arrow array is read by rows, as `from_tensor_slices` does it: their own
-            ``[i]`` is a column, what has a label, or an Arrow scalar. Its length is taken now. It is never changed here. If it has ``__getitems__(indices)``,
-            as Hugging Face datasets have, a worker reads the records of a task in one call.
+            The records. The length is asked once, now, and the object is never changed. If it has
+            ``__getitems__(indices)``, as Hugging Face datasets have, a worker reads the records of a task in one
+            call. A table, a pandas Series or an Arrow array is read by rows, as `from_tensor_slices` does, because
+            its own ``[i]`` is a column, a labelled value or an Arrow scalar.
 
         Raises
         ------
         TypeError
-            The object has no length or no items.
+            The object has no ``__len__`` or no ``__getitem__``.
 
         Notes
         -----
-        tf.data has no such source. An exception in ``__getitem__`` is that element's error.
+        tf.data has no such source. An exception in ``__getitem__`` is the error of its element.
 
         Examples
         --------

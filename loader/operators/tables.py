@@ -62,35 +62,36 @@ class TableMethods(Fluent):
         schema: Any = None,
         defaults: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Make one element of each row of an Arrow table, as a dict.
+        """Make an element, a dict, of each row of an Arrow table.
 
         Parameters
         ----------
         table : pyarrow.Table, RecordBatch or RecordBatchReader
-            Or any object that exports an Arrow stream (``__arrow_c_stream__``), such as a table of polars or DuckDB.
-            A reader or a stream is read to its end now. A table is not copied, unless it has many small chunks.
+            The table, or any object that exports an Arrow stream (``__arrow_c_stream__``), such as a table of polars
+            or DuckDB. A reader or a stream is read to its end now. A table is copied only if it has many small chunks.
         columns, schema, defaults : optional
             As for `ParquetDataset`.
 
         Returns
         -------
         Dataset
-            With random access; its rows are those of `ParquetDataset` on a file with this table.
+            The rows that `ParquetDataset` would read from a file with this table, with random access.
 
         Raises
         ------
         TypeError
             `table` is none of these.
         SpecError
-            A column does not exist, or is of a type that numpy does not have.
+            A column does not exist, or its type has no NumPy dtype.
 
         Notes
         -----
-        Not in tf.data. Types and nulls are as for `ParquetDataset`: a null is NaN in a column of floats and NaT in
-        one of times, and elsewhere an error of its row (`RecordCorruptError`) unless `defaults` has a value for it.
+        tf.data has no such source. Types and nulls are as for `ParquetDataset`: a null becomes NaN in a column of
+        floats and NaT in one of times. In other columns it is an error of its row (`RecordCorruptError`), unless
+        `defaults` has a value for it.
 
-        Workers share one copy of the table. The fingerprint has the values, however they are cut into chunks; a state has
-        the names and types of the columns and the number of rows.
+        Workers share one copy of the table. The fingerprint of a snapshot contains the values, but not their division
+        into chunks. A state contains the names and types of the columns and the number of rows.
 
         Examples
         --------
@@ -112,36 +113,38 @@ class TableMethods(Fluent):
         *,
         preserve_index: bool = False,
     ) -> Self:
-        """Make one element of each row of a pandas DataFrame, as a dict.
+        """Make an element, a dict, of each row of a pandas DataFrame.
 
         Parameters
         ----------
         frame : pandas.DataFrame
-            Columns of numbers are not copied: do not change them while an iterator runs.
+            The rows. Columns of numbers are not copied: do not change them while an iterator runs.
         columns, schema, defaults : optional
             As for `ParquetDataset`.
         preserve_index : bool
-            True to make columns of the index, as pyarrow does: a level without a name is ``__index_level_0__``.
+            True to make columns of the index, as pyarrow does. A level without a name becomes ``__index_level_0__``.
 
         Returns
         -------
         Dataset
-            With random access; its rows are those of `ParquetDataset` on the file that ``frame.to_parquet`` writes.
+            The rows that `ParquetDataset` would read from the file that ``frame.to_parquet`` writes, with random
+            access.
 
         Raises
         ------
         TypeError
-            `frame` is no DataFrame.
+            `frame` is not a DataFrame.
         SpecError
-            A column does not exist, has values of several types, or of one that numpy does not have.
+            A column does not exist, has values of several types, or has a type without a NumPy dtype.
 
         Notes
         -----
-        Not in tf.data. ``None``, ``NaN``, ``NaT`` and ``pandas.NA`` are nulls. A null is NaN in a column of floats and
-        NaT in one of times, and elsewhere an error of its row (`RecordCorruptError`) unless `defaults` has a value for
-        it. Categories are their values; a time with a zone is its UTC instant. Names of columns become str.
+        tf.data has no such source. ``None``, ``NaN``, ``NaT`` and ``pandas.NA`` are nulls. A null becomes NaN in a
+        column of floats and NaT in one of times. In other columns it is an error of its row (`RecordCorruptError`),
+        unless `defaults` has a value for it. A category becomes its value, and a time with a zone its instant in UTC.
+        Names of columns become str.
 
-        pandas is needed here only, where the frame comes from, and not by workers.
+        Workers do not need pandas.
 
         Examples
         --------

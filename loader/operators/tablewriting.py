@@ -56,7 +56,7 @@ class TableWritingMethods(Fluent):
         folder : path
             A local folder that does not exist, or is empty. It appears when all files are complete.
         rows_per_file, rows_per_group : int
-            The number of rows of each file, and of each row group in it.
+            The number of rows in each file, and in each row group.
         compression : str
             As for ``pyarrow.parquet.ParquetWriter``: "snappy", "zstd", "none", ...
         progress : callable, optional
@@ -70,22 +70,22 @@ class TableWritingMethods(Fluent):
         Raises
         ------
         FileExistsError
-            There is something in the folder.
+            The folder is not empty.
         SpecError
-            An element is no dict, or not of the types of those before it.
+            An element is not a dict, or its types differ from those before it.
         ValueError
-            The dataset is endless.
+            The dataset is infinite.
         OSError
             The files cannot be written.
         Exception
-            The first element that failed, as itself.
+            The error of the first element that failed.
 
         Notes
         -----
-        Not in tf.data. An element is a dict of numbers, str, bytes, times, one-dimensional arrays, arrays of one shape, and
-        dicts of such; for other elements there is `save`. Elements are computed as in any iteration, in workers if the
-        dataset has some. Whatever is raised, nothing remains. A process that is killed leaves a hidden folder
-        ``.tundish-*.tmp`` beside `folder`, and never `folder` itself.
+        tf.data has no such method. An element is a dict of numbers, str, bytes, times, one-dimensional arrays, arrays of
+        one shape, or such dicts; for other elements use `save`. Elements are computed as in any iteration, in workers
+        if the dataset has some. After an error no files remain. A process that is killed leaves a hidden folder
+        ``.tundish-*.tmp`` beside `folder`, and never an incomplete `folder`.
 
         Examples
         --------
@@ -137,7 +137,7 @@ class TableWritingMethods(Fluent):
 
         Notes
         -----
-        Not in tf.data. As for `write_parquet`.
+        The rules are those of `write_parquet`.
 
         Examples
         --------

@@ -78,8 +78,8 @@ class TakingMethods(Fluent):
         Parameters
         ----------
         predicate : callable
-            Called as `map` calls its function, in workers if the plan has them; its result is
-            taken as a bool.
+            Called as `map` calls its function, in workers if the plan has them. Its result is
+            converted to a bool.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
@@ -90,7 +90,7 @@ class TakingMethods(Fluent):
 
         Notes
         -----
-        An element whose function failed, or for which `predicate` fails, is an error at its place
+        An element that failed, or for which `predicate` fails, is delivered as an error
         and does not end the dataset, as in tf.data.
 
         Examples

@@ -120,7 +120,7 @@ class UniquenessMethods(Fluent):
     """Methods of `Dataset` that remove repetitions."""
 
     def unique(self, name: str | None = None) -> Self:
-        """Deliver each element once: where it comes first, in each pass anew.
+        """Deliver each distinct element once in a pass, where it first occurs.
 
         Parameters
         ----------
@@ -130,18 +130,18 @@ class UniquenessMethods(Fluent):
         Raises
         ------
         SpecError
-            The plan tells that the elements are of another kind (below).
+            The plan knows that the elements are of a type that Notes does not list.
 
         Notes
         -----
         An element is one leaf: an int of any dtype, a bool, a str, bytes, or an array of these.
-        Elements are equal when dtype, shape and every byte are. Any other element, a float above
-        all, is a `SpecError` at its place, or when the pipeline is built if the plan tells what
-        the elements are. tf.data takes int32, int64 and string.
+        Elements are equal if their dtypes, shapes and bytes are. Any other element, such as a float,
+        is a `SpecError`: when the pipeline is built if the plan knows the elements' type, otherwise in place of the
+        element. tf.data takes int32, int64 and string.
 
-        What has come is kept in the consumer's process: about 100 bytes for each different
-        element, of an array or a long text only a digest. An iterator's state holds how many
-        elements have been read: restoring runs the pass again up to there, in O(k) time.
+        The elements seen so far are kept in the consumer's process, with about 100 bytes for each distinct
+        one; of an array or a long text only a digest is kept. An iterator's state contains the number of
+        elements read: restoring runs the pass again up to that element, in O(k) time.
 
         Examples
         --------

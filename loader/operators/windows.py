@@ -261,39 +261,38 @@ class WindowMethods(Fluent):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Make datasets of the elements: windows, which may overlap.
+        """Make windows of the elements, which are datasets and may overlap.
 
-        Window k has the elements ``k * shift + j * stride`` for ``j = 0 .. size - 1``. There are
-        windows as long as their first element exists.
+        Window k has the elements ``k * shift + j * stride`` for ``j = 0 .. size - 1``. The last window is the
+        last one whose first element exists.
 
         Parameters
         ----------
         size : int
-            How many elements a window has, at least 1.
+            The number of elements in a window, at least 1.
         shift : int, optional
-            From a window's first element to that of the next, at least 1; None: `size`.
+            The distance between the first elements of two windows, at least 1. Default: `size`.
         stride : int
-            From one element of a window to its next, at least 1.
+            The distance between two elements of a window, at least 1.
         drop_remainder : bool
-            End at the first window that has fewer than `size` elements.
+            True to end before the first window that has fewer than `size` elements.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Returns
         -------
         Dataset
-            A window of numbers or arrays is a `Dataset`. One of tuples or dicts is a tuple or a
-            dict of datasets, one for each leaf; ``Dataset.zip`` puts them together again.
+            The windows. A window of numbers or arrays is a `Dataset`. A window of tuples or dicts is a tuple or a
+            dict of datasets, one for each leaf; ``Dataset.zip`` joins them again.
 
         Notes
         -----
-        An element that is an error stays in its windows: it is raised where they are read, and
-        not at all where they are not. It stands in the dataset of every leaf. Where all elements
-        of a window are errors, the window is one dataset, whatever the other windows look like.
-        An element whose structure is not that of the window's first is a `SpecError` there.
+        An element that failed is part of its windows: its error is raised only if a window is read, in
+        the dataset of every leaf. If all elements of a window failed, the window is one dataset, even if other
+        windows are tuples or dicts. An element whose structure differs from that of the window's first element is a
+        `SpecError` in the window.
 
-        A window can be read any number of times. The elements are computed once, however many
-        windows hold them.
+        A window can be read any number of times. An element is computed once, even if it is in several windows.
 
         Examples
         --------

@@ -152,25 +152,25 @@ class ZipMethods(Fluent):
 
     @classmethod
     def zip(cls, *args: Any, datasets: Any = None, name: str | None = None) -> Self:
-        """Put the elements of several datasets side by side; the shortest one ends it.
+        """Combine the elements of several datasets; the shortest one ends the result.
 
         Parameters
         ----------
         *args : Dataset, or one nest of Dataset
-            A nest gives elements of its structure; several arguments give tuples.
+            The datasets. A nest gives elements of its structure; several arguments give tuples.
         datasets : nest of Dataset, optional
-            tf.data's older spelling.
+            The nest, in tf.data's older spelling.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError
-            There is no dataset, or something else among them.
+            There is no dataset, or an argument contains something else.
 
         Notes
         -----
-        If parts failed, the element is the first one's error, and all datasets continue after it.
+        If several parts of an element failed, the error of the first is raised. All datasets continue after it.
 
         Examples
         --------
