@@ -33,48 +33,48 @@ def parse_example(
     example_names: Any = None,
     name: Any = None,  # noqa: ARG001 - tf.io has it
 ) -> dict[str, Any]:
-    """Make arrays of a batch of serialized ``tf.train.Example``.
+    """Parse a batch of serialized ``tf.train.Example`` to arrays.
 
     Parameters
     ----------
     serialized : sequence of bytes
-        The examples: a list or an array of objects, as `batch` makes it. One example in `bytes` is
-        parsed as `parse_single_example` does.
+        The examples: a list or an array of objects, as `batch` makes it. A single `bytes` is
+        parsed as by `parse_single_example`.
     features : dict
-        What is wanted: names and `FixedLenFeature`, `VarLenFeature`, `RaggedFeature`,
+        The features to read: names, each with a `FixedLenFeature`, `VarLenFeature`, `RaggedFeature`,
         `FixedLenSequenceFeature` or `SparseFeature`.
     example_names : sequence of (str or bytes), optional
-        What the examples are called in messages.
+        Names of the examples for messages.
     name : str, optional
-        Taken as tf.io takes it, and ignored.
+        Accepted as in tf.io, and ignored.
 
     Returns
     -------
     dict
-        By name, in the order of `features`: of a batch of n, `FixedLenFeature` gives an array of shape
-        ``(n, *shape)``, `FixedLenSequenceFeature` one of shape ``(n, longest, *shape)``,
-        `VarLenFeature` and `SparseFeature` a `tundish.Sparse`, `RaggedFeature` a `tundish.Ragged`.
-        Values of bytes are in arrays of objects. All of them are the caller's own.
+        The names in the order of `features`. For n examples, a `FixedLenFeature` gives an array of shape
+        ``(n, *shape)``, a `FixedLenSequenceFeature` one of shape ``(n, longest, *shape)``, a
+        `VarLenFeature` or `SparseFeature` a `tundish.Sparse`, and a `RaggedFeature` a `tundish.Ragged`.
+        Bytes are in arrays of objects. The caller owns all arrays.
 
     Raises
     ------
     SpecError
-        A feature is not there and has no default, is of another kind, or has another number of values.
+        A feature is missing and has no default, has another type, or has another number of values.
     ValueError
-        What is serialized is no example (with its number and the byte), or `features` do not go
-        together.
+        An example cannot be parsed (the message has its number and the byte), or `features` contradict
+        each other.
     TypeError
-        `serialized` is not of bytes.
+        `serialized` does not consist of bytes.
 
     Notes
     -----
-    As in tf.io: the last of several entries of one name counts, an empty one as if it were not there;
-    entries that are not wanted are not looked at; lists may be packed or not.
+    As in tf.io, of several entries with the same name the last one counts, and an empty one counts as missing.
+    Entries that are not in `features` are not read. Lists may be packed or not.
 
-    Ours: bytes that no writer makes and of which tf.io takes a part without a word (a length that goes
-    past the end, a second list in one feature) are an error, and so is a partition of a
-    `RaggedFeature` that does not fit its values, `validate` or not. The `values` of a
-    `tundish.Ragged` whose rows have rows are a `tundish.Ragged`.
+    tf.io silently reads a part of some bytes that no writer makes (a length beyond the
+    end, a second list in one feature). Here they are an error. So is a partition of a
+    `RaggedFeature` that does not fit its values, whatever `validate` says. If the rows of a
+    `tundish.Ragged` have rows themselves, its `values` are a `tundish.Ragged`, too.
 
     Examples
     --------
@@ -109,29 +109,29 @@ def parse_single_example(
     example_names: Any = None,
     name: Any = None,  # noqa: ARG001 - tf.io has it
 ) -> dict[str, Any]:
-    """Make arrays of one serialized ``tf.train.Example``.
+    """Parse one serialized ``tf.train.Example`` to arrays.
 
     Parameters
     ----------
     serialized : bytes
         The example.
     features : dict
-        What is wanted, as for `parse_example`.
+        The features to read, as for `parse_example`.
     example_names : str or bytes, optional
-        What it is called in messages.
+        A name of the example for messages.
     name : str, optional
-        Taken as tf.io takes it, and ignored.
+        Accepted as in tf.io, and ignored.
 
     Returns
     -------
     dict
-        As `parse_example` gives, without the dimension of the batch: a `RaggedFeature` without
+        The values as from `parse_example`, without the dimension of the batch. A `RaggedFeature` without
         partitions gives an array.
 
     Raises
     ------
     SpecError, ValueError, TypeError
-        As `parse_example`.
+        As for `parse_example`.
 
     Examples
     --------

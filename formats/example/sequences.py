@@ -55,32 +55,33 @@ def parse_sequence_example(
     example_names: Any = None,
     name: Any = None,  # noqa: ARG001 - tf.io has it
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, np.ndarray]]:
-    """Make arrays of a batch of serialized ``tf.train.SequenceExample``.
+    """Parse a batch of serialized ``tf.train.SequenceExample`` to arrays.
 
     Parameters
     ----------
     serialized : sequence of bytes
         The examples, as for `parse_example`.
     context_features : dict, optional
-        What is wanted of the whole: names and `FixedLenFeature`, `VarLenFeature` or `RaggedFeature`.
+        The features of the whole example: names, each with a `FixedLenFeature`, `VarLenFeature` or
+        `RaggedFeature`.
     sequence_features : dict, optional
-        What is wanted of the steps: names and `FixedLenSequenceFeature` (a row a step),
+        The features of its steps: names, each with a `FixedLenSequenceFeature` (one row per step),
         `VarLenFeature` or `RaggedFeature`.
     example_names : sequence of (str or bytes), optional
-        What the examples are called in messages.
+        Names of the examples for messages.
     name : str, optional
-        Taken as tf.io takes it, and ignored.
+        Accepted as in tf.io, and ignored.
 
     Returns
     -------
     context : dict
-        As of `parse_example`.
+        As from `parse_example`.
     lists : dict
-        With a dimension for the steps behind that of the batch: arrays of shape ``(n, longest,
-        *shape)``; a `tundish.Sparse` of rank 3; a `tundish.Ragged` whose `values` are a
+        The features of the steps, with a dimension for the steps after that of the batch: arrays of shape
+        ``(n, longest, *shape)``; a `tundish.Sparse` of rank 3; a `tundish.Ragged` whose `values` are a
         `tundish.Ragged`.
     lengths : dict
-        How many steps each example has, int64, of each `FixedLenSequenceFeature`.
+        For each `FixedLenSequenceFeature`, the number of steps of each example, int64.
 
     Raises
     ------
@@ -89,10 +90,10 @@ def parse_sequence_example(
 
     Notes
     -----
-    As in tf.io: a `FixedLenSequenceFeature` that an example lacks is an error without
-    ``allow_missing=True``; steps are padded with 0 or ``b""``, and a `default_value` is not taken. A
-    feature of the context that is there without a list has no values, where `parse_example` takes it to
-    be missing. Ours: an empty batch may have a `FixedLenFeature`.
+    As in tf.io, a missing `FixedLenSequenceFeature` is an error without
+    ``allow_missing=True``; steps are padded with 0 or ``b""``, and its `default_value` is not used. A context
+    feature without a list has no values; `parse_example` counts it as missing. Unlike in tf.io, an empty batch may
+    have a `FixedLenFeature`.
 
     Examples
     --------
@@ -126,23 +127,23 @@ def parse_single_sequence_example(
     example_name: Any = None,
     name: Any = None,  # noqa: ARG001 - tf.io has it
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make arrays of one serialized ``tf.train.SequenceExample``.
+    """Parse one serialized ``tf.train.SequenceExample`` to arrays.
 
     Parameters
     ----------
     serialized : bytes
         The example.
     context_features, sequence_features : dict, optional
-        What is wanted of the whole and of the steps, as for `parse_sequence_example`.
+        The features of the whole example and of its steps, as for `parse_sequence_example`.
     example_name : str or bytes, optional
         What it is called in messages.
     name : str, optional
-        Taken as tf.io takes it, and ignored.
+        Accepted as in tf.io, and ignored.
 
     Returns
     -------
     context, lists : dict
-        As `parse_sequence_example` gives, without the dimension of the batch.
+        The values as from `parse_sequence_example`, without the dimension of the batch.
 
     Raises
     ------

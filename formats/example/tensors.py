@@ -34,28 +34,28 @@ _VALUES = {
 
 
 def serialize_tensor(tensor: Any, name: Any = None) -> bytes:  # noqa: ARG001 - tf.io has it
-    """Make bytes of an array: a ``TensorProto``, byte for byte as tensorflow makes it.
+    """Serialize an array as a ``TensorProto``, byte for byte as TensorFlow does.
 
     Parameters
     ----------
     tensor : array_like
-        Numbers, bools, str or bytes; also the dtypes of `ml_dtypes` that tensorflow has.
+        Numbers, bools, str or bytes; also the dtypes of `ml_dtypes` that TensorFlow has.
     name : str, optional
-        Taken as tf.io takes it, and ignored.
+        Accepted as in tf.io, and ignored.
 
     Returns
     -------
     bytes
-        With dtype and shape.
+        The ``TensorProto``, with dtype and shape.
 
     Raises
     ------
     SpecError
-        The dtype has no place in a ``TensorProto``.
+        A ``TensorProto`` cannot have this dtype.
 
     Notes
     -----
-    Python's ints become int64 and its floats float64, as everywhere here; in tensorflow they become
+    Python's ints become int64 and its floats float64, as in all of tundish. In TensorFlow they become
     int32 and float32.
 
     Examples
@@ -91,28 +91,29 @@ def _number(field: int, value: int) -> bytes:
 
 
 def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:  # noqa: ARG001 - tf.io has it
-    """Make an array of the bytes that `serialize_tensor` made, here or in tensorflow.
+    """Parse the bytes of `serialize_tensor`, ours or TensorFlow's, to an array.
 
     Parameters
     ----------
     serialized : bytes
         A ``TensorProto``.
     out_type : dtype
-        That the array has: a numpy dtype, a name or a Python type; `bytes` or ``"string"`` for strings.
+        The dtype of the array: a NumPy dtype, a name or a Python type; `bytes` or ``"string"`` for strings.
     name : str, optional
-        Taken as tf.io takes it, and ignored.
+        Accepted as in tf.io, and ignored.
 
     Returns
     -------
     numpy.ndarray
-        Of the caller's own; of bytes, an array of objects. A scalar or `bytes` if it has no dimension.
+        The array, which the caller owns; bytes are in an array of objects. Without dimensions it is a scalar or
+        `bytes`.
 
     Raises
     ------
     SpecError
         The array is of another dtype.
     ValueError
-        The bytes are no ``TensorProto``, or have not as many values as its shape.
+        The bytes are not a ``TensorProto``, or the number of values does not fit the shape.
     TypeError
         `serialized` is not `bytes`.
 
@@ -290,30 +291,30 @@ def decode_raw(
     fixed_length: int | None = None,
     name: Any = None,  # noqa: ARG001 - tf.io has it
 ) -> np.ndarray:
-    """Take bytes for the numbers that they are.
+    """Interpret bytes as numbers.
 
     Parameters
     ----------
     input_bytes : bytes or array of bytes
-        Of one length all.
+        The bytes, all of one length.
     out_type : dtype
-        Of the numbers.
+        The dtype of the numbers.
     little_endian : bool
-        In which order the bytes of a number are.
+        True if the least significant byte of a number comes first.
     fixed_length : int, optional
-        Cut or pad with zeros to so many bytes first; a multiple of the number's.
+        Cut the bytes, or pad them with zeros, to this length first: a multiple of a number's size.
     name : str, optional
-        Taken as tf.io takes it, and ignored.
+        Accepted as in tf.io, and ignored.
 
     Returns
     -------
     numpy.ndarray
-        With one dimension more than `input_bytes`; the caller's own.
+        The numbers, with one dimension more than `input_bytes`. The caller owns the array.
 
     Raises
     ------
     ValueError
-        The lengths differ, or are not a multiple of a number's.
+        The lengths differ, or are not a multiple of a number's size.
 
     Examples
     --------

@@ -105,25 +105,25 @@ def delimited(number: int, *parts: bytes) -> Iterable[bytes]:
 
 
 def encode_example(values: Mapping[str, Any]) -> bytes:
-    r"""Make a serialized ``tf.train.Example`` of values.
+    r"""Serialize values as a ``tf.train.Example``.
 
     Parameters
     ----------
     values : dict
-        By name: numbers, str, bytes, arrays or lists of them. Ints and bools become int64, floats
-        float32 (an Example has no other), str and bytes become bytes. An array is written flat, in C
-        order: its shape is what `parse_example` is told. An empty list has no kind: a feature of a fixed
-        length finds it missing, the others find no values.
+        Names with numbers, str, bytes, or arrays or lists of these. Ints and bools become int64, floats
+        float32 (an Example has no other floats), str and bytes become bytes. An array is written flat, in C
+        order; its shape is given to `parse_example` later. An empty list is written without a type: when parsed, a
+        feature of fixed length counts it as missing, and the others as no values.
 
     Returns
     -------
     bytes
-        Names in their order and numbers packed, so that equal values are equal bytes.
+        The Example, with names in order and numbers packed, so that equal values give equal bytes.
 
     Raises
     ------
     SpecError
-        A value is of no kind that an Example has, or does not fit int64.
+        A value has a type that an Example does not have, or does not fit int64.
     TypeError
         `values` is not a dict of names.
 
@@ -139,25 +139,25 @@ def encode_example(values: Mapping[str, Any]) -> bytes:
 def encode_sequence_example(
     context: Mapping[str, Any] | None = None, feature_lists: Mapping[str, Any] | None = None
 ) -> bytes:
-    """Make a serialized ``tf.train.SequenceExample`` of values.
+    """Serialize values as a ``tf.train.SequenceExample``.
 
     Parameters
     ----------
     context : dict, optional
-        What belongs to the whole, as `encode_example` takes it.
+        The values of the whole example, as for `encode_example`.
     feature_lists : dict, optional
-        What belongs to the steps: by name, a sequence with a value for each step, again as
-        `encode_example` takes it.
+        The values of its steps: names, each with a sequence of one value per step, as for
+        `encode_example`.
 
     Returns
     -------
     bytes
-        In the same order as `encode_example`.
+        The SequenceExample, in the same order as `encode_example`.
 
     Raises
     ------
     SpecError, TypeError
-        As `encode_example`.
+        As for `encode_example`.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Serialized examples and tensors: what ``tf.io`` has for the records of TFRecord files.
+"""Serialized examples and tensors: the functions of ``tf.io`` for the records of TFRecord files.
 
-Its functions are written for `Dataset.map` behind `batch`: a whole batch of records is parsed at
+Use them with `Dataset.map` after `batch`: a whole batch of records is parsed at
 once, in the workers if the map runs there.
 
 ::

@@ -71,10 +71,10 @@ def _is_ours(entry: TracebackType) -> bool:
 
 
 def enable_traceback_filtering() -> None:
-    """Leave the frames of this library out of tracebacks, as it is by default.
+    """Leave the frames of this library out of tracebacks; this is the default.
 
-    What stays are the caller's frames, the method that was called, and the frames of functions of
-    yours that it called in turn.
+    The caller's frames stay, and the called method, and the frames of your functions that it
+    called.
 
     See Also
     --------
@@ -82,11 +82,11 @@ def enable_traceback_filtering() -> None:
 
     Notes
     -----
-    As tf.debugging's. It is for errors that leave a method of `Dataset`, ``next`` of an iterator, or a
-    `DataLoader`, in this process, whichever thread they are raised in (tensorflow: in the thread that calls it).
-    What is raised in a worker has the text of its frames there as its ``__cause__``; the library's own are
-    left out of it either way. An error that arises within the library and is none that it raises on purpose
-    keeps all frames: it is a defect, and they tell where.
+    It is tf.debugging's function. It applies to errors that leave a method of `Dataset`, ``next`` of an iterator, or a
+    `DataLoader`, in all threads of this process (in TensorFlow: in the thread that calls it).
+    The ``__cause__`` of an error from a worker is the text of its frames there, always without those of the
+    library. An unexpected error within the library
+    keeps all frames: it is a defect, and the frames show where.
 
     Examples
     --------
@@ -108,11 +108,11 @@ def enable_traceback_filtering() -> None:
 
 
 def disable_traceback_filtering() -> None:
-    """Leave all frames in tracebacks, for who looks for a defect of this library.
+    """Keep all frames in tracebacks, to find a defect of this library.
 
     See Also
     --------
-    enable_traceback_filtering : Switch it on again; there it says what it does.
+    enable_traceback_filtering : Switch filtering on again, and describe it.
     """
     set_filtering(False)
 

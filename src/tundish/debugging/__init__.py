@@ -1,21 +1,20 @@
-"""Checks of values: tf.debugging's, as functions over numpy values and as functions for `map`.
+"""Checks of values, with the names of tf.debugging, for NumPy values and for elements of a pipeline.
 
-Every check gives back what it is given, so that it is a step of a pipeline as it stands:
-``ds.map(td.debugging.assert_non_negative)``. With more arguments, or over a part of an element,
-`checked` makes it one: ``ds.map(td.debugging.checked(assert_less, y=10, key="label"))``.
+Every check returns its argument, so it can be given to `map`:
+``ds.map(td.debugging.assert_non_negative)``. With more arguments, or for a part of an element, use
+`checked`: ``ds.map(td.debugging.checked(assert_less, y=10, key="label"))``.
 
-- `comparisons`, `near`: what is compared entry by entry;
+- `comparisons`, `near`: comparisons entry by entry;
 - `shapes`, `dtypes`, `numerics`: ranks and sizes, dtypes, nan and infinities;
-- `step`: a check with its arguments, as a step;
-- `leaves`, `deciding`: what they share: which leaves a nest has, whether a
-  condition holds, and what is said where it does not.
+- `step`: a check with its arguments, as a function for `map`;
+- `leaves`, `deciding`: the leaves of a nest, conditions on them, and the messages of errors.
 
-And of a whole pipeline:
+Checks of a whole pipeline:
 
-- `checking`: every element that any operator gives, checked for nan and infinity;
-- `dumping`, `probe`, `ring`, `reading`: what every operator gives, noted in files, and read again;
-- `placement`: where operators run;
-- `functions`: what these share: whose function it was.
+- `checking`: check every element of every operator for nan and infinity;
+- `dumping`, `probe`, `ring`, `reading`: record every element of every operator in files, and read them;
+- `placement`: log where operators run;
+- `functions`: find the user's function that made an element.
 """
 
 from __future__ import annotations

@@ -71,23 +71,23 @@ class NumericsProbe:
 
 
 def enable_check_numerics(stack_height_limit: int = 30, path_length_limit: int = 50) -> None:
-    """Check every element that any operator gives for nan and infinity.
+    """Check every element of every operator for nan and infinity.
 
-    It is for iterators that are made from now on, in this process and in the workers that they
-    start. An element with such a value is an error at its place: the next call of ``next`` goes on
-    behind it, and ``on_error`` is not asked, since no function has failed.
+    It applies to iterators that are made after this call, in this process and in the workers that they
+    start. An element with such a value becomes an error where it would have been delivered, and iteration continues
+    after it. ``on_error`` does not apply, since no function has failed.
 
     Parameters
     ----------
     stack_height_limit : int
-        For tensorflow's sake; ignored: an error has one frame of yours, the function's.
+        Accepted as in TensorFlow, and ignored: an error has one frame of yours, that of the function.
     path_length_limit : int
-        How many characters of a function's file an error tells, from its end.
+        The number of characters that errors show of a function's file, from its end.
 
     Raises
     ------
     TypeError, ValueError
-        A limit is no int, or below 1.
+        A limit is not an int, or less than 1.
 
     See Also
     --------
@@ -95,14 +95,14 @@ def enable_check_numerics(stack_height_limit: int = 30, path_length_limit: int =
 
     Notes
     -----
-    The error is a `tundish.errors.NumericsError`; it names the operator, the leaf, how many values
-    are nan, infinity and minus infinity and where the first of them are, and the function. Looked at
-    are floating and complex leaves (ml_dtypes' too), where a nan *first* appears: at the source, if it
-    has one. In a batch the error stands at the batch's place, as any other.
+    The error is a `tundish.errors.NumericsError`. It names the operator, the leaf and the function, the numbers of
+    nan, infinity and minus infinity, and the indices of the first ones. Floating and complex leaves are checked
+    (those of ml_dtypes, too), and the error is raised for the operator where the value *first* appears, which may be
+    the source. In a batch the error takes the place of the batch, as any other.
 
-    Calling it again changes the limits and nothing else. tensorflow's switch holds for the
-    thread that calls it and for its own operations; ours for the process, and for what passes
-    between a pipeline's operators: a nan that a function makes and removes again is its own affair.
+    Calling it again only changes the limits. TensorFlow's switch applies to the
+    thread that calls it, and to operations of TensorFlow. This one applies to the process, and to elements that pass
+    between operators: a nan that a function makes and removes again is not noticed.
     While it is on, operators compute one element at a time, so cheap functions are slower.
 
     Examples

@@ -23,32 +23,32 @@ def assert_equal(
     Parameters
     ----------
     x : array, number or nest
-        What is checked; of a nest, every leaf.
+        The value. Every leaf of a nest is checked.
     y : array, number or nest
-        Broadcast with x; a nest of x's structure, or one value for every leaf.
+        The other value, broadcast with x: a nest of x's structure, or one value for every leaf.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     summarize : int, optional
-        How many entries the error shows: 3; -1: all.
+        The number of entries in the error. Default 3; -1 for all.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        With the first entries for which it does not hold, their indices, shapes and dtypes.
+        The message has the first entries for which it does not hold, their indices, shapes and dtypes.
     CheckTypeError
         The values cannot be compared.
 
     Notes
     -----
-    As in tensorflow, nan equals nothing, but what is compared with itself (the same object) passes
-    unseen. A ``str`` equals the ``bytes`` that are it in UTF-8.
+    As in TensorFlow, nan equals nothing, but an object that is compared with itself passes
+    without a look at its values. A ``str`` equals its ``bytes`` in UTF-8.
 
     Examples
     --------
@@ -75,31 +75,31 @@ def assert_none_equal(
     Parameters
     ----------
     x : array, number or nest
-        What is checked; of a nest, every leaf.
+        The value. Every leaf of a nest is checked.
     y : array, number or nest
-        Broadcast with x; a nest of x's structure, or one value for every leaf.
+        The other value, broadcast with x: a nest of x's structure, or one value for every leaf.
     summarize : int, optional
-        How many entries the error shows: 3; -1: all.
+        The number of entries in the error. Default 3; -1 for all.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        With the first entries for which it does not hold, their indices, shapes and dtypes.
+        The message has the first entries for which it does not hold, their indices, shapes and dtypes.
     CheckTypeError
         The values cannot be compared.
 
     Notes
     -----
-    `summarize` comes before `message` here, as it does in tensorflow, and only here.
+    Unlike in the other checks, `summarize` comes before `message`, as in TensorFlow.
 
     Examples
     --------
@@ -122,31 +122,31 @@ def assert_less(
     Parameters
     ----------
     x : array, number or nest
-        What is checked; of a nest, every leaf.
+        The value. Every leaf of a nest is checked.
     y : array, number or nest
-        Broadcast with x; a nest of x's structure, or one value for every leaf.
+        The other value, broadcast with x: a nest of x's structure, or one value for every leaf.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     summarize : int, optional
-        How many entries the error shows: 3; -1: all.
+        The number of entries in the error. Default 3; -1 for all.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        With the first entries for which it does not hold, their indices, shapes and dtypes.
+        The message has the first entries for which it does not hold, their indices, shapes and dtypes.
     CheckTypeError
         The values cannot be compared.
 
     Notes
     -----
-    Python's numbers, and lists of them, take the dtype of the other side.
+    Python's numbers, and lists of them, take the dtype of the other operand.
 
     Examples
     --------
@@ -171,25 +171,25 @@ def assert_less_equal(
     Parameters
     ----------
     x : array, number or nest
-        What is checked; of a nest, every leaf.
+        The value. Every leaf of a nest is checked.
     y : array, number or nest
-        Broadcast with x; a nest of x's structure, or one value for every leaf.
+        The other value, broadcast with x: a nest of x's structure, or one value for every leaf.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     summarize : int, optional
-        How many entries the error shows: 3; -1: all.
+        The number of entries in the error. Default 3; -1 for all.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        With the first entries for which it does not hold, their indices, shapes and dtypes.
+        The message has the first entries for which it does not hold, their indices, shapes and dtypes.
     CheckTypeError
         The values cannot be compared.
 
@@ -214,25 +214,25 @@ def assert_greater(
     Parameters
     ----------
     x : array, number or nest
-        What is checked; of a nest, every leaf.
+        The value. Every leaf of a nest is checked.
     y : array, number or nest
-        Broadcast with x; a nest of x's structure, or one value for every leaf.
+        The other value, broadcast with x: a nest of x's structure, or one value for every leaf.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     summarize : int, optional
-        How many entries the error shows: 3; -1: all.
+        The number of entries in the error. Default 3; -1 for all.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        With the first entries for which it does not hold, their indices, shapes and dtypes.
+        The message has the first entries for which it does not hold, their indices, shapes and dtypes.
     CheckTypeError
         The values cannot be compared.
 
@@ -257,25 +257,25 @@ def assert_greater_equal(
     Parameters
     ----------
     x : array, number or nest
-        What is checked; of a nest, every leaf.
+        The value. Every leaf of a nest is checked.
     y : array, number or nest
-        Broadcast with x; a nest of x's structure, or one value for every leaf.
+        The other value, broadcast with x: a nest of x's structure, or one value for every leaf.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     summarize : int, optional
-        How many entries the error shows: 3; -1: all.
+        The number of entries in the error. Default 3; -1 for all.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        With the first entries for which it does not hold, their indices, shapes and dtypes.
+        The message has the first entries for which it does not hold, their indices, shapes and dtypes.
     CheckTypeError
         The values cannot be compared.
 
@@ -296,23 +296,23 @@ def assert_positive(
     Parameters
     ----------
     x : array, number or nest
-        What is checked; of a nest, every leaf.
+        The value. Every leaf of a nest is checked.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     summarize : int, optional
-        How many entries the error shows: 3; -1: all.
+        The number of entries in the error. Default 3; -1 for all.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        With the first entries for which it does not hold, their indices, shapes and dtypes.
+        The message has the first entries for which it does not hold, their indices, shapes and dtypes.
     CheckTypeError
         The values cannot be compared.
 
@@ -336,23 +336,23 @@ def assert_negative(
     Parameters
     ----------
     x : array, number or nest
-        What is checked; of a nest, every leaf.
+        The value. Every leaf of a nest is checked.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     summarize : int, optional
-        How many entries the error shows: 3; -1: all.
+        The number of entries in the error. Default 3; -1 for all.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        With the first entries for which it does not hold, their indices, shapes and dtypes.
+        The message has the first entries for which it does not hold, their indices, shapes and dtypes.
     CheckTypeError
         The values cannot be compared.
 
@@ -373,23 +373,23 @@ def assert_non_negative(
     Parameters
     ----------
     x : array, number or nest
-        What is checked; of a nest, every leaf.
+        The value. Every leaf of a nest is checked.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     summarize : int, optional
-        How many entries the error shows: 3; -1: all.
+        The number of entries in the error. Default 3; -1 for all.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        With the first entries for which it does not hold, their indices, shapes and dtypes.
+        The message has the first entries for which it does not hold, their indices, shapes and dtypes.
     CheckTypeError
         The values cannot be compared.
 
@@ -411,23 +411,23 @@ def assert_non_positive(
     Parameters
     ----------
     x : array, number or nest
-        What is checked; of a nest, every leaf.
+        The value. Every leaf of a nest is checked.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     summarize : int, optional
-        How many entries the error shows: 3; -1: all.
+        The number of entries in the error. Default 3; -1 for all.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        With the first entries for which it does not hold, their indices, shapes and dtypes.
+        The message has the first entries for which it does not hold, their indices, shapes and dtypes.
     CheckTypeError
         The values cannot be compared.
 
@@ -448,20 +448,20 @@ def Assert(  # noqa: N802 - tf.debugging's name
     Parameters
     ----------
     condition : bool
-        Or an array of one entry.
+        The condition: a bool, or an array of one entry.
     data : iterable
         Values to show.
     summarize : int, optional
-        How many entries of each are shown: 3; -1: all.
+        The number of entries to show of each. Default 3; -1 for all.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Raises
     ------
     CheckError
         The condition is false.
     ValueError
-        It is an array of several entries: say which of them are meant with ``.all()``.
+        It is an array of several entries: use ``.all()`` or ``.any()``.
 
     Examples
     --------

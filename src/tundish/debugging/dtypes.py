@@ -22,21 +22,21 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
     Parameters
     ----------
     x : array, number or nest
-        Of a nest, every leaf is checked.
+        The value. Every leaf of a nest is checked.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckTypeError
-        It is of another dtype; bool is no integer.
+        It has another dtype; bool is not an integer dtype.
 
     Examples
     --------
@@ -63,27 +63,27 @@ def assert_type(
     Parameters
     ----------
     tensor : array, number or nest
-        Of a nest, every leaf is checked.
+        The value. Every leaf of a nest is checked.
     tf_type : dtype
-        As numpy takes it (``"float32"``, ``np.float32``), or ``str``, ``bytes``, ``object``.
+        The dtype, as in NumPy (``"float32"``, ``np.float32``), or ``str``, ``bytes``, ``object``.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `tensor` itself (tensorflow: None).
+        `tensor` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckTypeError
-        It is of another dtype.
+        It has another dtype.
 
     Notes
     -----
-    Python numbers are of 64 bits here (tensorflow: of 32). Byte order counts.
+    Python numbers have 64 bits here, and 32 in TensorFlow. Byte orders are compared, too.
 
     Examples
     --------
@@ -107,24 +107,24 @@ def assert_type(
 
 
 def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> np.dtype:
-    """Fail if values are not all of one float dtype; give that dtype.
+    """Fail if values do not all have the same float dtype; return that dtype.
 
     Parameters
     ----------
     tensors : iterable of arrays, or nest, optional
-        None in it is left out.
+        The values; None is ignored.
     dtype : dtype, optional
-        What they must be of; None: of the first one's.
+        The required dtype. Default: that of the first value.
 
     Returns
     -------
     numpy.dtype
-        Theirs; without any, float32.
+        The common dtype; float32 without values.
 
     Raises
     ------
     CheckTypeError
-        They differ, or are no floats. A `ValueError`, too, as tensorflow's is.
+        The dtypes differ, or are not floats. The error is a `ValueError`, too, as in TensorFlow.
 
     Examples
     --------
@@ -161,22 +161,22 @@ def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> np.dtype:
 
 
 def assert_proper_iterable(values: Any) -> Any:
-    """Fail if a value cannot be iterated over, or is an array or a text, which only seem to be meant so.
+    """Fail if a value is not iterable, or is an array, a str or bytes, which are rarely meant to be iterated over.
 
     Parameters
     ----------
     values : iterable
-        Anything; a list, a tuple, a dict, a generator pass.
+        The value. A list, a tuple, a dict or a generator passes.
 
     Returns
     -------
     object
-        `values` itself (tensorflow: None).
+        `values` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckTypeError
-        It is no iterable, or an array, a `Ragged` or `Sparse`, ``str`` or ``bytes``.
+        It is not iterable, or it is an array, a `Ragged`, a `Sparse`, a ``str`` or ``bytes``.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def is_numeric_tensor(tensor: Any) -> bool:
     Parameters
     ----------
     tensor : object
-        Python's own numbers are no arrays, bool are no numbers.
+        The value. Python's own numbers are not arrays, and bools are not numbers.
 
     Returns
     -------

@@ -32,9 +32,9 @@ class DebugInfo:
     dump_root : str
         The folder, as an absolute path.
     tensor_debug_mode : str
-        What is noted of each leaf.
+        What is recorded of each leaf.
     circular_buffer_size : int
-        How many elements a process keeps; 0: all.
+        The number of elements that a process keeps; 0: all.
     op_regex : str or None
         A pattern for the names of the nodes to dump.
     tensor_dtypes : tuple of str, callable or None
@@ -147,62 +147,62 @@ def enable_dump_debug_info(
 
     It applies to iterators that are made after this call, in this process and in the workers that they
     start. `read_dump`, or ``tundish debug --dump DIR``, reads what is there, also while it is
-    written, and after any process was killed.
+    written, and after a process was killed.
 
     Parameters
     ----------
     dump_root : path
-        A folder, made if it is not there. Each process writes files of its own into it.
+        A folder, created if it does not exist. Each process writes files of its own into it.
     tensor_debug_mode : str
-        What is noted of each leaf, beside its dtype and shape:
+        What is recorded of each leaf besides its dtype and shape:
 
         - ``"NO_TENSOR"``, ``"SHAPE"``: nothing;
-        - ``"CURT_HEALTH"``: whether all is finite, of a floating leaf;
-        - ``"CONCISE_HEALTH"``: how many values it has, how many are nan, infinity and minus infinity;
-        - ``"FULL_HEALTH"``: that, and the least, the largest and the mean of the finite values, of
-          any leaf of real numbers;
-        - ``"FULL_TENSOR"``: that, and the values, of leaves up to 1 MiB.
+        - ``"CURT_HEALTH"``: for floating leaves, if all values are finite;
+        - ``"CONCISE_HEALTH"``: the number of values, and of those that are nan, infinity and minus infinity;
+        - ``"FULL_HEALTH"``: the same, and the least, the largest and the mean of the finite values, for
+          all leaves of real numbers;
+        - ``"FULL_TENSOR"``: the same, and the values of leaves up to 1 MiB.
     circular_buffer_size : int
-        How many elements are kept of each process, all operators together: the newest (fewer where
-        they take more than 64 MiB). 0 or less: everything is kept, and the files grow.
+        The number of newest elements to keep for each process, of all operators together (fewer if
+        they take more than 64 MiB). 0 or less keeps everything, and the files grow.
     op_regex : str, optional
-        Only of operators whose name it matches from the start (`re.match`): ``"^(map|batch)$"``. If it
-        has a ``#``, their names in the plan: ``"map#2$"``.
+        Record only operators whose name matches from the start (`re.match`), such as ``"^(map|batch)$"``. A pattern
+        with a ``#`` is compared with their names in the plan, such as ``"map#2$"``.
     tensor_dtypes : iterable of dtypes, or callable, optional
-        Only leaves of these dtypes (or their names; ``str`` and ``bytes`` too); or those for whose
-        dtype it returns true. An element without any is not noted.
+        Record only leaves of these dtypes (or names of dtypes, ``str`` and ``bytes`` included), or those for whose
+        dtype the function returns true. Elements without such a leaf are not recorded.
 
     Returns
     -------
     DebugInfo
-        What is in force; its two methods to flush do nothing, since all is written at once.
+        The settings in force. Its two methods to flush do nothing, since everything is written at once.
 
     Raises
     ------
     ValueError
-        `dump_root` is empty, the mode is another word, `op_regex` is no regular expression; or a dump
-        is enabled with another mode or another `circular_buffer_size`.
+        `dump_root` is empty, the mode is another word, `op_regex` is not a regular expression; or a dump
+        is already enabled with another mode or another `circular_buffer_size`.
     TypeError
-        An argument is of another type, or a dtype is none.
+        An argument has another type, or a dtype is invalid.
     NotADirectoryError
-        `dump_root` is there, and no folder.
+        `dump_root` exists, and is not a folder.
 
     See Also
     --------
     disable_dump_debug_info : Switch it off.
-    read_dump : What is in a folder.
+    read_dump : Read the records in a folder.
 
     Notes
     -----
     Calling it again with another `dump_root`, `op_regex` or `tensor_dtypes` replaces them, and with
-    another mode or size is an error, as in tensorflow (disable it first). Kept values of bfloat16 and its kin
-    are noted as float32. tensorflow notes the operations of its graphs and their stack traces; here
-    it is what passes between a pipeline's operators. Its other modes (for the tools that read its
-    files) are not here.
+    another mode or size is an error, as in TensorFlow (disable it first). Values of bfloat16 and similar dtypes
+    are recorded as float32. TensorFlow records the operations of its graphs and their stack traces; here
+    the elements that pass between operators are recorded. TensorFlow's other modes, for the tools that read its
+    files, do not exist here.
 
-    An element costs some 20 us for each operator that is dumped, more with its values, and operators
-    compute one element at a time meanwhile. No fsync and no thread: what is written survives the
-    process, not the machine.
+    An element costs some 20 us for each operator that is recorded, more with its values, and operators
+    compute one element at a time meanwhile. There is no fsync and no thread: records survive the death of the
+    process, but not that of the machine.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def enable_dump_debug_info(
 
 
 def disable_dump_debug_info() -> None:
-    """Note nothing of iterators that are made from now on; those that are there go on as they are.
+    """Stop recording iterators that are made after this call; existing ones continue.
 
     Calling it again, or without `enable_dump_debug_info`, does nothing.
     """

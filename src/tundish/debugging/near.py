@@ -28,34 +28,34 @@ def assert_near(  # noqa: PLR0917 - tf.debugging's signature
     Parameters
     ----------
     x : array, number or nest
-        Of floats or complex numbers. Of a nest, every leaf is checked.
+        The value, of floats or complex numbers. Every leaf of a nest is checked.
     y : array, number or nest
-        Taken in x's dtype; broadcast with it.
+        The other value, converted to x's dtype and broadcast with x.
     rtol, atol : number or array, optional
-        In ``abs(x - y) < atol + rtol * abs(y)``; by default each 10 times the epsilon of x's dtype:
-        1.2e-6 for float32, 2.2e-15 for float64, 9.8e-3 for float16.
+        The tolerances in ``abs(x - y) < atol + rtol * abs(y)``. The default of each is 10 times the epsilon of
+        x's dtype: 1.2e-6 for float32, 2.2e-15 for float64, 9.8e-3 for float16.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     summarize : int, optional
-        How many entries the error shows: 3; -1: all.
+        The number of entries in the error. Default 3; -1 for all.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        An entry differs by more; nan does, and an infinity, from itself too.
+        An entry differs by more. A nan or an infinity differs from everything, even from itself.
     CheckTypeError
         `x` is not of a float or complex dtype.
 
     Notes
     -----
-    As in tensorflow the comparison is strict, so equal numbers fail where both tolerances are 0.
+    As in TensorFlow the comparison is strict, so equal numbers fail if both tolerances are 0.
 
     Examples
     --------

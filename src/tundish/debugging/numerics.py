@@ -17,16 +17,16 @@ SHOWN = 3
 
 
 def check_numerics(tensor: Any, message: str | None = None, name: str | None = None) -> Any:
-    """Fail if a value holds a nan or an infinity; give it back otherwise.
+    """Return a value unless it contains a nan or an infinity.
 
     Parameters
     ----------
     tensor : array, number or nest
-        Of any dtype; in what has no nan there is nothing to find. Of a nest, every leaf.
+        The value, of any dtype; dtypes without nan pass. Every leaf of a nest is checked.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
@@ -36,11 +36,11 @@ def check_numerics(tensor: Any, message: str | None = None, name: str | None = N
     Raises
     ------
     CheckError
-        With the numbers of nan, inf and -inf, the indices of the first ones, shape and dtype.
+        The message has the numbers of nan, inf and -inf, the indices of the first ones, the shape and the dtype.
 
     Notes
     -----
-    tensorflow wants a message, and refuses integers and strings; here they pass, so that a whole
+    TensorFlow requires a message, and refuses integers and strings. Here these pass, so that a whole
     element can be checked. A complex number counts once.
 
     Examples
@@ -81,16 +81,16 @@ def _fail(array: np.ndarray, leaf: Any, path: str, message: str) -> None:
 
 
 def assert_all_finite(x: Any, message: str | None = None, name: str | None = None) -> Any:
-    """Fail if a value holds a nan or an infinity; another name of `check_numerics`.
+    """Fail if a value contains a nan or an infinity; another name of `check_numerics`.
 
     Parameters
     ----------
     x : array, number or nest
         What is checked.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def assert_all_finite(x: Any, message: str | None = None, name: str | None = Non
     Raises
     ------
     CheckError
-        As `check_numerics` does.
+        As for `check_numerics`.
 
     Examples
     --------

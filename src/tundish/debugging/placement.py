@@ -92,23 +92,23 @@ def set_log_device_placement(enabled: bool) -> None:
     Parameters
     ----------
     enabled : bool
-        Whether to.
+        True to log, False to stop.
 
     Raises
     ------
     TypeError
-        `enabled` is no bool.
+        `enabled` is not a bool.
 
     See Also
     --------
-    get_log_device_placement : Whether it is on.
+    get_log_device_placement : Return True if it is on.
 
     Notes
     -----
-    tensorflow tells the device of each operation. Here a place is the consumer (the process that calls
-    ``next``), a worker process, or a worker thread (``Options(executor="thread")``). What decides which element comes
-    when (`shuffle`, `take`, `scan`, ...) is always the consumer's, whoever makes the elements. While it is on, operators compute one
-    element at a time, so cheap functions are slower.
+    TensorFlow logs the device of each operation. Here a place is the consumer (the process that calls
+    ``next``), a worker process, or a worker thread (``Options(executor="thread")``). Operators that decide the order
+    of elements (`shuffle`, `take`, `scan` and others) always run in the consumer. While it is on, operators compute
+    one element at a time, so cheap functions are slower.
 
     Examples
     --------

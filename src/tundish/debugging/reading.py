@@ -30,7 +30,7 @@ class DumpedLeaf:
     Attributes
     ----------
     path : str
-        Which leaf: ``"['image']"``; "" for an element that is one.
+        The leaf, such as ``"['image']"``; "" if the element is a single leaf.
     dtype : str
         Its dtype, or ``"str"``, ``"bytes"``, ``"object"``.
     shape : tuple of int
@@ -71,15 +71,15 @@ class DumpedProcess:
     Attributes
     ----------
     host : str
-        Its machine.
+        The machine's name.
     pid : int
-        Its number there.
+        The process id.
     started : float
-        When it began to write: seconds since 1970.
+        The time when it began to write, in seconds since 1970.
     role : str
         "consumer" or "worker".
     mode : str
-        What it notes: the `tensor_debug_mode`.
+        The `tensor_debug_mode`, which says what it records.
     """
 
     host: str
@@ -96,13 +96,13 @@ class DumpRecord:
     Attributes
     ----------
     number : int
-        Which of its process's, from 0.
+        Its number among the records of its process, from 0.
     time : float
-        When: seconds since 1970.
+        The time, in seconds since 1970.
     node : str
-        Which: ``"map#2"``.
+        The node's name, such as ``"map#2"``.
     origin : str or None
-        Which element, in words: ``"element 17 of pass 2"``; None for one that was delivered.
+        The element in words, such as ``"element 17 of pass 2"``; None for one that was delivered.
     iterator, plan : str
         The iterator's name, and its operators.
     process : DumpedProcess
@@ -138,19 +138,19 @@ class DumpedNode:
     Attributes
     ----------
     node, plan : str
-        Which, and of which plan.
+        The node's name, and its plan.
     delivered : bool
-        Whether these are its elements as the consumer got them.
+        True if these are elements as the consumer received them.
     elements : int
-        How many were noted and kept.
+        The number of elements recorded and kept.
     specs : tuple of str
-        The dtypes and shapes seen, each leaf's once.
+        The dtypes and shapes that occurred, once for each leaf.
     nan, pos_inf, neg_inf : int
-        How many values were not finite.
+        The numbers of values that are not finite.
     bad : int
-        In how many elements.
+        The number of elements with such values.
     first_bad : DumpRecord or None
-        The first of these.
+        The first of these elements.
     """
 
     node: str
@@ -176,7 +176,7 @@ class Dump:
     processes : tuple of DumpedProcess
         The processes that have written.
     torn : int
-        How many lines were cut off or changed, and left out.
+        The number of lines that were truncated or changed, and are left out.
     """
 
     records: tuple[DumpRecord, ...]
@@ -212,7 +212,7 @@ class Dump:
 
 
 def read_dump(dump_root: str | os.PathLike[str]) -> Dump:
-    """Read what `enable_dump_debug_info` has noted in a folder, also while it is written.
+    """Read the records of `enable_dump_debug_info` in a folder, also while it is written.
 
     Parameters
     ----------
@@ -222,13 +222,13 @@ def read_dump(dump_root: str | os.PathLike[str]) -> Dump:
     Returns
     -------
     Dump
-        Of each process the newest elements, as many as `circular_buffer_size` says; those of all
-        processes together in order of time (of their machine's clock).
+        The newest elements of each process, as many as `circular_buffer_size` says, together in order
+        of time (by the clocks of their machines).
 
     Raises
     ------
     FileNotFoundError
-        There is no such folder, or no dump in it.
+        The folder does not exist, or contains no dump.
     TundishError
         A file was written by a later version of this library.
 

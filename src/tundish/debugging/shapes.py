@@ -55,28 +55,28 @@ def _check_ranks(x: Any, passes: Any, wanted: str, message: str | None) -> Any:
 
 
 def assert_rank(x: Any, rank: Any, message: str | None = None, name: str | None = None) -> Any:
-    """Fail unless a value has so many dimensions.
+    """Fail unless a value has a given number of dimensions.
 
     Parameters
     ----------
     x : array, number or nest
-        Of a nest, every leaf is checked. A text has rank 0, a list is an array.
+        The value. Every leaf of a nest is checked. A str has rank 0; a list is taken as an array.
     rank : int
-        How many.
+        The number of dimensions.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        It has another rank. A `ValueError`, too, as tensorflow's is.
+        It has another rank. The error is a `ValueError`, too, as in TensorFlow.
 
     Examples
     --------
@@ -93,28 +93,28 @@ def assert_rank(x: Any, rank: Any, message: str | None = None, name: str | None 
 def assert_rank_at_least(
     x: Any, rank: Any, message: str | None = None, name: str | None = None
 ) -> Any:
-    """Fail unless a value has so many dimensions or more.
+    """Fail unless a value has at least a given number of dimensions.
 
     Parameters
     ----------
     x : array, number or nest
-        Of a nest, every leaf is checked.
+        The value. Every leaf of a nest is checked.
     rank : int
-        How many at least.
+        The least number of dimensions.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        It has fewer. A `ValueError`, too, as tensorflow's is.
+        It has fewer dimensions. The error is a `ValueError`, too, as in TensorFlow.
 
     Examples
     --------
@@ -127,28 +127,28 @@ def assert_rank_at_least(
 
 
 def assert_rank_in(x: Any, ranks: Any, message: str | None = None, name: str | None = None) -> Any:
-    """Fail unless a value has one of some numbers of dimensions.
+    """Fail unless the number of a value's dimensions is one of several.
 
     Parameters
     ----------
     x : array, number or nest
-        Of a nest, every leaf is checked.
+        The value. Every leaf of a nest is checked.
     ranks : iterable of int
-        How many it may have.
+        The allowed numbers of dimensions.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `x` itself (tensorflow: None).
+        `x` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        It has another rank. A `ValueError`, too, as tensorflow's is.
+        It has another rank. The error is a `ValueError`, too, as in TensorFlow.
 
     Examples
     --------
@@ -167,21 +167,21 @@ def assert_scalar(tensor: Any, message: str | None = None, name: str | None = No
     Parameters
     ----------
     tensor : array, number or nest
-        Of a nest, every leaf is checked.
+        The value. Every leaf of a nest is checked.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Returns
     -------
     object
-        `tensor` itself (tensorflow: None).
+        `tensor` itself (TensorFlow returns None).
 
     Raises
     ------
     CheckError
-        It has dimensions. A `ValueError`, too, as tensorflow's is.
+        It has dimensions. The error is a `ValueError`, too, as in TensorFlow.
 
     Examples
     --------
@@ -204,32 +204,32 @@ def assert_shapes(
     Parameters
     ----------
     shapes : list of (array, shape), or dict
-        A shape is an iterable of sizes, such as ``("N", 3)`` or ``"NHW"``: an int, or a text of one,
+        A shape is an iterable of sizes, such as ``("N", 3)`` or ``"NHW"``. An int, or an int as text,
         is that size; None or ``"."`` is any size; everything else is a name, which stands for the
-        same size wherever it is used. ``...`` or ``"*"``, which may only come first, stands for any
-        dimensions, also none. None in place of a shape: any. A dict has numbers or texts as keys,
-        since an array cannot be one.
+        same size wherever it occurs. ``...`` or ``"*"``, which may only come first, stands for any number of
+        dimensions, also none. None in place of a shape allows any shape. The keys of a dict must be numbers or
+        texts, since an array cannot be a key.
     data : iterable, optional
-        Shown in the error, in place of the array.
+        Values to show in the error instead of the array.
     summarize : int, optional
-        For tensorflow's sake; ignored: a shape is short.
+        Accepted as in TensorFlow, and ignored, since a shape is short.
     message : str, optional
-        Stands first in the error.
+        Text at the beginning of the error.
     name : str, optional
-        For tensorflow's sake; ignored.
+        Accepted as in TensorFlow, and ignored.
 
     Raises
     ------
     CheckError
-        A shape is another one. A `ValueError`, too, as tensorflow's is.
+        An array has another shape. The error is a `ValueError`, too, as in TensorFlow.
     ValueError
-        A shape is none.
+        A shape is invalid.
 
     Notes
     -----
-    As in tensorflow, a scalar and an array of shape (1,) are alike. Of a `Ragged` the second
-    dimension has a size for each row: it is equal to a number if every row is that long, and to
-    that of another `Ragged` if they are row by row. Within a pipeline,
+    As in TensorFlow, a scalar matches an array of shape (1,). The second dimension of a `Ragged` has a
+    size for each row: it matches a number if every row is that long, and that of another `Ragged` if all rows are
+    equally long. In a pipeline,
     ``checked(assert_shapes, shapes={"image": ("H", "W", 3)})`` names leaves.
 
     Examples

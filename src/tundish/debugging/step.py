@@ -92,31 +92,31 @@ def _outline(part: Any) -> str:
 
 
 def checked(check: Callable[..., Any], *args: Any, key: Any = None, **kwargs: Any) -> Checked:
-    """Make a check a function for `map`: it checks an element and passes it on.
+    """Make a function for `map` that checks each element and returns it.
 
     Parameters
     ----------
     check : callable
-        One of `tundish.debugging`'s.
+        A check of `tundish.debugging`.
     *args : object
-        Its arguments behind the value: ``y=``, ``rank=``, ``message=``, ... Where `y` is a nest of
-        the element's structure, it is compared leaf by leaf. For `assert_shapes`: `shapes`, a
+        The check's arguments after the value, such as `y`, `rank` or `message`. If `y` is a nest of
+        the element's structure, it is compared leaf by leaf. For `assert_shapes` the argument is `shapes`, a
         nest of shapes, which may leave out keys of a dict; a name stands for one size in all of them.
     key : object, optional
-        Which part of an element: a key of a dict, the number of a tuple's part, a field of a
-        namedtuple; a tuple of them leads further down. None: all of it, every leaf.
+        The part of an element to check: a key of a dict, an index of a tuple, or a field of a
+        namedtuple; a tuple of these leads to a nested part. None: the whole element, every leaf.
     **kwargs : object
-        Its arguments by name.
+        The check's arguments by name.
 
     Returns
     -------
     callable
-        It can be pickled, and two of equal arguments have one fingerprint.
+        The function. It can be pickled, and functions with equal arguments have the same fingerprint.
 
     Raises
     ------
     TypeError
-        `check` takes no such arguments.
+        `check` does not take these arguments.
 
     Examples
     --------
