@@ -102,8 +102,8 @@ class Dataset(Methods[Element_co], Nested):
     def _as_element(self) -> Self:
         """Return the same dataset as a leaf of an element: it does not count iterations.
 
-        The number of times that an element was iterated over before depends on the process that
-        did it. So each ``iter`` of such a dataset is *iteration 0*.
+        A count would depend on who iterated over the element before, and in which process. So each
+        ``iter`` of such a dataset is *iteration 0*.
         """
         if not self._counted:
             return self
@@ -221,10 +221,10 @@ class Dataset(Methods[Element_co], Nested):
         Returns
         -------
         int
-            The number, or ``INFINITE_CARDINALITY`` (-1). ``UNKNOWN_CARDINALITY`` (-2) if the number
-            cannot be known without running the plan or opening its files. ``len(ds)`` opens the
-            files: it raises the error of a file that cannot be opened, and a ``TypeError`` if the
-            number is still unknown, or infinite.
+            The number; ``INFINITE_CARDINALITY`` (-1); or ``UNKNOWN_CARDINALITY`` (-2), if the plan
+            would have to be run, or its files opened, to know it. ``len(ds)`` opens the files, and
+            raises the error of a file that cannot be opened. If the number is infinite or still
+            unknown, it raises a ``TypeError``.
 
         Examples
         --------
@@ -289,7 +289,7 @@ class Dataset(Methods[Element_co], Nested):
         return self._rows(index)  # type: ignore[no-any-return]
 
     def apply(self, transformation_func: Callable[[Self], _Made], name: str | None = None) -> _Made:
-        """Return the result of a function that is called with this dataset, in a chain of methods.
+        """Apply a function to this dataset, as a step in a chain of methods.
 
         Parameters
         ----------

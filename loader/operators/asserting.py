@@ -52,7 +52,7 @@ class IgnoreErrors(Unary):
 
 
 class Ignoring:
-    """Computed items without failures, which are counted."""
+    """The computed items that are not failures; it counts the failures."""
 
     def __init__(self, up: Machine, label: str, *, log: bool) -> None:
         self._up, self._label, self._log = up, label, log
@@ -237,7 +237,7 @@ class AssertingMethods(Fluent):
         ----------
         expected_cardinality : int
             The number of elements, at least 0, or ``INFINITE_CARDINALITY``. `cardinality` and
-            ``len`` then use it.
+            ``len`` then return it.
 
         Raises
         ------
@@ -282,10 +282,9 @@ class AssertingMethods(Fluent):
         ValueError
             `cardinality` is negative.
         SpecError
-            The number of elements is infinite, unknown (declare it with `assert_cardinality`), or
-            greater than `cardinality`. Or an element is not a dict, already has the key, or has a
-            leaf of a type that has no zero. Or the dataset has no first element, whose structure
-            padding copies.
+            The number of elements is unknown (declare it with `assert_cardinality`), infinite, or
+            greater than `cardinality`. An element is not a dict, has the key already, or has a
+            leaf of a type that has no zero. There is no first element to copy the structure from.
 
         Notes
         -----

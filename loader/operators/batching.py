@@ -416,9 +416,9 @@ class BatchingMethods(Fluent):
 
         Notes
         -----
-        All leaves of an element must have the same first dimension. An element without rows
-        delivers nothing. If a leaf is a scalar, or if first dimensions differ, a `SpecError` is
-        raised in place of the element; tf.data may raise one when the pipeline is built.
+        All leaves of an element must have the same first dimension. If they differ, or if a leaf
+        is a scalar, a `SpecError` is raised in place of the element; tf.data may raise an error
+        when the pipeline is built. From an element without rows nothing is delivered.
 
         Examples
         --------

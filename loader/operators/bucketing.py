@@ -139,8 +139,8 @@ class BucketingMethods(Fluent):
             As for `padded_batch`.
         pad_to_bucket_boundary : bool
             Pad to the bucket's upper boundary minus 1, so that all batches of a bucket have the
-            same shape. With `padded_shapes`, this applies to every size that is None or -1;
-            without, to every size that may differ between elements.
+            same shape. This applies to every size that is None or -1 in `padded_shapes`, or, if
+            that is not given, to every size that may differ between elements.
         no_padding : bool
             Use `batch`, which needs elements of equal shape, instead of `padded_batch`.
         drop_remainder : bool
@@ -157,10 +157,10 @@ class BucketingMethods(Fluent):
         With `pad_to_bucket_boundary`, an element whose length is at least the last boundary is a
         `ValueError` at its own position. In tf.data the whole batch fails.
 
-        `pad_to_bucket_boundary` without `padded_shapes` needs to find the sizes that may differ.
-        tf.data takes the dimensions of unknown size. So does tundish if the plan knows the shapes:
-        if elements come from arrays, or from a function or generator with a signature. Otherwise
-        it takes the first dimension of every array. To be certain, pass `padded_shapes`.
+        Without `padded_shapes`, tf.data takes the dimensions of unknown size for those that may
+        differ. So does tundish if the plan knows the shapes: if elements come from arrays, or from
+        a function or generator with a signature. Otherwise it takes the first dimension of every
+        array. Pass `padded_shapes` to be certain.
 
         Examples
         --------

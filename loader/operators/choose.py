@@ -99,9 +99,9 @@ def check_choice(value: Any, count: int) -> int:
     Raises
     ------
     SpecError
-        It is not an int64 scalar.
+        The choice is not an int64 scalar.
     IndexError
-        It is out of range.
+        The choice is out of range.
     """
     if type(value) is not np.int64:
         shown = f"{type(value).__name__} {value!r}"
@@ -140,7 +140,8 @@ class ChooseMethods(Fluent):
         Raises
         ------
         TypeError, ValueError
-            `datasets` is empty, or an argument is not a dataset where one is needed.
+            `datasets` is empty or holds anything other than datasets, or `choice_dataset` is not a
+            dataset.
 
         Notes
         -----

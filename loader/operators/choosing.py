@@ -225,7 +225,7 @@ class ChoosingMethods(Fluent):
 
         Notes
         -----
-        An element whose function failed counts. tf.data starts counting again after it.
+        An element whose function failed is counted. tf.data starts to count again after it.
 
         Examples
         --------
@@ -247,7 +247,7 @@ class ChoosingMethods(Fluent):
 
         Notes
         -----
-        An element whose function failed counts. In tf.data it does not.
+        An element whose function failed is counted. In tf.data it is not.
 
         Examples
         --------

@@ -267,8 +267,8 @@ class ConcatenateMethods(Fluent):
         TypeError
             `dataset` is not a `Dataset`.
         SpecError
-            The elements of the two datasets differ in structure or dtype. This is checked if the
-            plan knows both; after a function without `output_signature` it does not.
+            The elements of the two datasets differ in structure or dtype. This is checked only if
+            the plan knows both; after a function without `output_signature` it does not.
 
         Examples
         --------

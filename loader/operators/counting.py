@@ -153,7 +153,7 @@ class CountingMethods(Fluent):
         ValueError
             The step is 0.
         SpecError
-            An integer dtype cannot hold the numbers.
+            `output_type` cannot hold the numbers.
 
         Notes
         -----

@@ -168,7 +168,7 @@ def look(path: str, key: str, verify: str) -> Found | None:
 
 
 def stored_spec(found: Found) -> Any:
-    """Return the spec of a complete snapshot's elements; None if the files do not tell it."""
+    """Return the spec of a complete snapshot's elements; None if the files do not determine it."""
     forms = found.reader.forms
     if not forms or any(form.tree != forms[0].tree for form in forms):
         return None
