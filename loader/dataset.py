@@ -296,7 +296,7 @@ class Dataset(Methods[Element_co], Nested):
         transformation_func : callable
             Called at once, as ``transformation_func(ds)``. Returns a `Dataset`.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Returns
         -------
@@ -332,7 +332,7 @@ class Dataset(Methods[Element_co], Nested):
         reduce_func : callable
             Called as ``reduce_func(state, element)`` in this process. Returns the next state.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Returns
         -------
@@ -417,7 +417,7 @@ class Dataset(Methods[Element_co], Nested):
         Parameters
         ----------
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Returns
         -------

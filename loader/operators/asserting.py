@@ -208,7 +208,7 @@ class AssertingMethods(Fluent):
         log_warning : bool
             Log a warning for each dropped element, to the logger ``tundish``.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----

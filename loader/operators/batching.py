@@ -375,8 +375,7 @@ class BatchingMethods(Fluent):
         drop_remainder : bool
             Drop the last batch if it has fewer elements than `batch_size`.
         num_parallel_calls, deterministic, name : optional
-            Ignored; accepted for compatibility with tf.data. Batches are made where their
-            elements are made.
+            Accepted as in tf.data, and ignored: batches are made where their elements are made.
 
         Raises
         ------
@@ -412,7 +411,7 @@ class BatchingMethods(Fluent):
         Parameters
         ----------
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----

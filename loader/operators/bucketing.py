@@ -146,7 +146,7 @@ class BucketingMethods(Fluent):
         drop_remainder : bool
             Drop the batches that are not full when the data ends.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----

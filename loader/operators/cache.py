@@ -329,7 +329,7 @@ class CacheMethods(SnapshotMethods):
             A folder in which to keep the elements, for later runs too, as
             ``snapshot(filename, compression=None)`` does. By default they are kept in memory.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Returns
         -------

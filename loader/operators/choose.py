@@ -135,7 +135,7 @@ class ChooseMethods(Fluent):
             True: end when the chosen dataset has ended. False: skip such a choice, and end when
             all datasets have ended.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

@@ -221,7 +221,7 @@ class ChoosingMethods(Fluent):
         count : int
             The number of elements to skip. A negative number skips all.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----
@@ -243,7 +243,7 @@ class ChoosingMethods(Fluent):
         count : int
             The number of elements to keep. A negative number keeps all.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----
@@ -268,7 +268,7 @@ class ChoosingMethods(Fluent):
             The shard to keep, from 0 to ``num_shards - 1``. If both arguments are ``SHARD_HINT``,
             `td.distribute` sets them if the options say HINT; until then every element is kept.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

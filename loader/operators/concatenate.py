@@ -260,7 +260,7 @@ class ConcatenateMethods(Fluent):
         dataset : Dataset
             The dataset to append. After an infinite dataset it is never reached.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

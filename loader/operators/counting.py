@@ -144,7 +144,7 @@ class CountingMethods(Fluent):
         output_type : dtype, default int64
             The dtype of the elements, an integer or float type.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class CountingMethods(Fluent):
         dtype : dtype, default int64
             The dtype of the elements, an integer or float type.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----
@@ -234,7 +234,7 @@ class CountingMethods(Fluent):
             True: different numbers in each iteration, and in each pass of a `repeat`. False (the
             default): the same numbers.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----

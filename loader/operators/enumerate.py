@@ -82,7 +82,7 @@ class EnumerateMethods(Fluent):
         start : int
             The first number. Each pass of a `repeat` after `enumerate` starts with it again.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----

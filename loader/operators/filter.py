@@ -133,7 +133,7 @@ class FilterMethods(Fluent):
         predicate : callable
             Called as `map` calls its function. Its result is converted to a bool.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
         on_error, retries
             As for `map`.
 

@@ -331,7 +331,7 @@ class FlatMapMethods(Fluent):
         map_func : callable
             Returns a `Dataset`. Called as `map` calls its function.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

@@ -152,7 +152,7 @@ class GeneratorMethods(Fluent):
             element, and the stream continues; numbers never wrap around. Without a signature the
             generator may yield anything.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

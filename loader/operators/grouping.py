@@ -224,7 +224,7 @@ class GroupingMethods(Fluent):
             ``window_size_func(key)`` returns the size of a full group for a key. Give it instead
             of `window_size`. It is called for every element and must depend only on the key.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Notes
         -----

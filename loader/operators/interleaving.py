@@ -318,9 +318,9 @@ class InterleavingMethods(Fluent):
             The number of workers, as for `map`; at most `cycle_length`, if that is given. The
             datasets are then read in workers ahead of their turn, each dataset by one worker.
         deterministic : bool, optional
-            Ignored; accepted for compatibility with tf.data. The order is always the same.
+            Accepted as in tf.data, and ignored: the order is always the same.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

@@ -80,7 +80,7 @@ class ListingMethods(Fluent):
         seed : int, optional
             The seed of the shuffle.
         name : str, optional
-            Ignored; accepted for compatibility with tf.data.
+            Accepted as in tf.data, and ignored.
         storage_options : dict, optional
             Arguments for the filesystem of a URL.
 
