@@ -1,4 +1,4 @@
-"""`Dataset`: the methods of all operators joined, and what a dataset shows of itself."""
+"""`Dataset`: the methods of all operators, and those that describe, iterate over or serialize a dataset."""
 
 from __future__ import annotations
 
@@ -39,15 +39,17 @@ _OF_ITERATORS = frozenset(
 
 @answering
 class Dataset(Methods[Element_co], Nested):
-    """An immutable plan of where elements come from and what is done to them.
+    """An immutable plan of a pipeline: its source of elements, and the operators applied to them.
 
-    Every method returns a new dataset; nothing is opened or computed before ``iter(ds)``. The
-    class methods make one: `range`, `from_tensor_slices`, `from_source`, `list_files`, `zip`, ...
+    Make a dataset with a class method: `range`, `from_tensor_slices`, `from_source`, `list_files`,
+    `zip`, ... Every operator is a method that returns a new dataset. Nothing is opened or computed
+    before ``iter(ds)``.
 
     Notes
     -----
-    Iterating a second time is *iteration 1*: shuffles reshuffle and augmentations differ, as in
-    tf.data. The count stands on this object and in an iterator's state.
+    The first ``iter(ds)`` is *iteration 0*, the second *iteration 1*, and so on. In each iteration
+    shuffles reshuffle and random augmentations differ, as in tf.data. The dataset object counts its
+    iterations, and an iterator's state contains the number.
 
     Examples
     --------
@@ -89,7 +91,7 @@ class Dataset(Methods[Element_co], Nested):
         self._counted = True
 
     def __tundish_fingerprint__(self) -> list[dict[str, Any]]:
-        # Of a dataset that a function holds, what counts of any.
+        # For a dataset that a function holds: the same description as for any other dataset.
         from tundish.loader.run.evaluating.describing import operators_of  # noqa: PLC0415 - see `iterator`
 
         return operators_of(self._node)
@@ -98,10 +100,10 @@ class Dataset(Methods[Element_co], Nested):
         return _rebuild, (type(self), self._node, self._counted)
 
     def _as_element(self) -> Self:
-        """The same dataset as a leaf of an element: it counts no iterations.
+        """Return the same dataset as a leaf of an element: it does not count iterations.
 
-        How often an element has been read before depends on who read it, and where. Each
-        ``iter`` of one is *iteration 0*.
+        A count would depend on who iterated over the element before, and in which process. So each
+        ``iter`` of such a dataset is *iteration 0*.
         """
         if not self._counted:
             return self
@@ -126,16 +128,16 @@ class Dataset(Methods[Element_co], Nested):
     def iterator(
         self, *, iteration: int = 0, workers: int | None = None, executor: str | None = None
     ) -> Iterator[Element_co]:
-        """Make an iterator of a given iteration, without counting it.
+        """Make an iterator for a given iteration number, without counting an iteration.
 
         Parameters
         ----------
         iteration : int
-            Which one: the first ``iter(ds)`` is 0.
+            The number of the iteration. The first ``iter(ds)`` has number 0.
         workers : int, optional
-            In place of what the options say.
+            The number of workers, instead of that in the options.
         executor : {"process", "thread"}, optional
-            Likewise.
+            The kind of workers, instead of that in the options.
 
         Returns
         -------
@@ -148,7 +150,7 @@ class Dataset(Methods[Element_co], Nested):
         >>> [int(x) for x in ds] == [int(x) for x in ds.iterator(iteration=0, workers=0)]
         True
         """
-        # To say what is computed takes less than to compute it.
+        # A dataset that is only described does not need the engine.
         from tundish.loader.run.parallelism import prepare  # noqa: PLC0415 - see above
 
         prepare(self._node, workers, executor)
@@ -164,15 +166,15 @@ class Dataset(Methods[Element_co], Nested):
         )
 
     def as_numpy_iterator(self) -> Iterator[Element_co]:
-        """The same as ``iter(ds)``: elements are numpy's already."""
+        """Return ``iter(ds)``, whose elements are NumPy values already."""
         return iter(self)  # type: ignore[no-any-return]
 
     @property
     def element_spec(self) -> Any:
-        """The nest of `ArraySpec` of an element.
+        """The structure of an element, as a nest of `ArraySpec`.
 
-        Where a user's function is involved it is learnt by running the plan on its first element,
-        in this process, the first time it is asked for.
+        If it depends on the result of a user's function, the plan is run on its first element, in
+        this process, when the spec is first accessed.
         """
         if self._spec is None:
             from tundish.loader.run.access import learnt_spec  # noqa: PLC0415 - see `iterator`
@@ -181,7 +183,7 @@ class Dataset(Methods[Element_co], Nested):
         return self._spec
 
     def fingerprint(self) -> np.uint64:
-        """The fingerprint of the plan: the same in every process, as long as the same is computed.
+        """Return a hash of what the plan computes, the same in every process.
 
         Returns
         -------
@@ -190,14 +192,14 @@ class Dataset(Methods[Element_co], Nested):
         Raises
         ------
         FingerprintError
-            A function holds something that has no description, such as an open file.
+            A function holds something that cannot be described, such as an open file.
 
         Notes
         -----
-        As in tf.data 2.16 and later: equal fingerprints say that the elements are the same, if the plan is
-        deterministic. Here seeds count, and functions by their code and what they use, within one minor version of
-        Python; of input files the names and sizes count, and not their contents. It is what `snapshot`
-        names its folders by.
+        As in tf.data 2.16 and later, equal fingerprints mean equal elements, if the plan is
+        deterministic. Here the fingerprint depends on seeds; on functions, by their code and what
+        they use, within one minor version of Python; and on the names and sizes of input files, but
+        not on their contents. `snapshot` names its folders by the fingerprint.
 
         Examples
         --------
@@ -214,14 +216,15 @@ class Dataset(Methods[Element_co], Nested):
         return np.uint64(int(key_of(describe_pipeline(self._node)), 16))
 
     def cardinality(self) -> int:
-        """Return the number of elements, as far as the plan tells.
+        """Return the number of elements, if it follows from the plan.
 
         Returns
         -------
         int
-            The number, ``INFINITE_CARDINALITY`` (-1), or ``UNKNOWN_CARDINALITY`` (-2): only running
-            it, or looking at its files, would tell. ``len(ds)`` looks at files, and raises the error of
-            one that cannot be opened; it is a TypeError where that does not tell.
+            The number; ``INFINITE_CARDINALITY`` (-1); or ``UNKNOWN_CARDINALITY`` (-2), if the plan
+            would have to be run, or its files opened, to know it. ``len(ds)`` opens the files, and
+            raises the error of a file that cannot be opened. If the number is infinite or still
+            unknown, it raises a ``TypeError``.
 
         Examples
         --------
@@ -251,28 +254,28 @@ class Dataset(Methods[Element_co], Nested):
             )
         return count
 
-    if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name
+    if not TYPE_CHECKING:  # or a type checker would accept any misspelt name
 
         def __getattr__(self, name: str) -> Any:
             if name in _OF_ITERATORS:
                 hint = "; ask its iterator: it = iter(ds)"
             else:
                 hint = did_you_mean(name, [each for each in dir(type(self)) if each[0] != "_"])
-            # Without the object, or Python would add a suggestion of its own.
+            # Without `obj`, or Python would add a suggestion of its own.
             raise AttributeError(f"a Dataset has no {name!r}{hint}", name=name)
 
     def __bool__(self) -> bool:
         return True
 
     def __getitem__(self, index: int) -> Element_co:
-        """Return the element at a position, computed in this process (of iteration 0).
+        """Return the element at a position in iteration 0, computed in this process.
 
         Raises
         ------
         TypeError
             The dataset has no random access.
         IndexError
-            There is no such element.
+            There is no element at this position.
         """
         if self._rows is None:
             from tundish.loader.run.access import (  # noqa: PLC0415 - see `iterator`
@@ -286,24 +289,24 @@ class Dataset(Methods[Element_co], Nested):
         return self._rows(index)  # type: ignore[no-any-return]
 
     def apply(self, transformation_func: Callable[[Self], _Made], name: str | None = None) -> _Made:
-        """Call a function with this dataset, for fluent chains.
+        """Apply a function to this dataset, as a step in a chain of methods.
 
         Parameters
         ----------
         transformation_func : callable
-            Called at once, as ``transformation_func(ds)``.
+            Called at once, as ``transformation_func(ds)``. Returns a `Dataset`.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Returns
         -------
         Dataset
-            What the function returned.
+            The dataset that the function returned.
 
         Raises
         ------
         TypeError
-            It returned something else.
+            The function returned something else.
 
         Examples
         --------
@@ -325,11 +328,11 @@ class Dataset(Methods[Element_co], Nested):
         Parameters
         ----------
         initial_state : nest
-            The state before the first element, and the result if there is none.
+            The state before the first element. If there are no elements, it is the result.
         reduce_func : callable
-            Called as ``reduce_func(state, element)`` in this process; returns the next state.
+            Called as ``reduce_func(state, element)`` in this process. Returns the next state.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Returns
         -------
@@ -338,8 +341,9 @@ class Dataset(Methods[Element_co], Nested):
 
         Notes
         -----
-        A tuple element is one argument. A failed element's error is raised, and ends it, as in
-        tf.data; there the state's dtypes and shapes must stay the same.
+        An element that is a tuple is passed as one argument. If an element failed, `reduce` stops
+        and raises its error, as in tf.data. tf.data also requires that the dtypes and shapes of the
+        state stay the same.
 
         Examples
         --------
@@ -355,19 +359,19 @@ class Dataset(Methods[Element_co], Nested):
         return state
 
     def to_bytes(self) -> bytes:
-        """Give the plan as bytes, its functions and arrays included.
+        """Serialize the plan, with its functions and arrays, to bytes.
 
         Returns
         -------
         bytes
-            For `from_bytes` under the same Python and the same versions of what the functions
-            use. They hold code: read only what you trust.
+            The input of `from_bytes`, under the same versions of Python and of the packages that
+            the functions use. The bytes contain code: read only bytes that you trust.
 
         Warns
         -----
         UserWarning
-            The plan holds state that cannot be saved; once for a dataset, and as
-            `Options.external_state_policy` says.
+            The plan holds state that cannot be saved. `Options.external_state_policy` sets what
+            happens then. The warning is given once per dataset.
 
         Examples
         --------
@@ -386,17 +390,17 @@ class Dataset(Methods[Element_co], Nested):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read a dataset that `to_bytes` gave.
+        """Read a dataset from the bytes that `to_bytes` returned.
 
         Parameters
         ----------
         data : bytes
-            They hold code, which runs: read only what you trust.
+            The serialized dataset. It contains code, which is run: read only bytes that you trust.
 
         Raises
         ------
         ValueError
-            They are something else.
+            `data` is not a dataset that `to_bytes` serialized.
         """
         check_is(data, bytes, "data must be bytes")
         if not data.startswith(_PLAN):
@@ -408,12 +412,12 @@ class Dataset(Methods[Element_co], Nested):
         return ds
 
     def get_single_element(self, name: str | None = None) -> Element_co:
-        """The element of a dataset that has exactly one.
+        """Return the element of a dataset that has exactly one.
 
         Parameters
         ----------
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted as in tf.data, and ignored.
 
         Returns
         -------
@@ -423,12 +427,12 @@ class Dataset(Methods[Element_co], Nested):
         Raises
         ------
         CardinalityError
-            There is none, or more than one.
+            The dataset has no element, or more than one.
 
         Notes
         -----
-        An error in place of the element, or of a second one, is raised. It is read in this
-        process unless the plan has workers.
+        If the element failed, or a second one after it, its error is raised. The element is
+        computed in this process unless the plan has workers.
 
         Examples
         --------
@@ -476,7 +480,7 @@ def _rebuild(cls: type[Dataset], node: Operator, counted: bool) -> Dataset:
 
 
 def show_cardinality(count: int) -> str:
-    """``1,000 elements``, ``infinite`` or ``unknown length``."""
+    """Return a cardinality in words: ``1,000 elements``, ``infinite`` or ``unknown length``."""
     if count == INFINITE_CARDINALITY:
         return "infinite"
     if count == UNKNOWN_CARDINALITY:

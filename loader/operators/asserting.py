@@ -1,4 +1,4 @@
-"""ignore_errors, assert_cardinality, pad_to_cardinality: operators that enforce what a dataset should be."""
+"""ignore_errors, assert_cardinality, pad_to_cardinality: drop errors, and check or fill up the number of elements."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class IgnoreErrors(Unary):
 
 
 class Ignoring:
-    """Computed items without failures, which are counted."""
+    """The computed items that are not failures; it counts the failures."""
 
     def __init__(self, up: Machine, label: str, *, log: bool) -> None:
         self._up, self._label, self._log = up, label, log
@@ -73,7 +73,7 @@ class Ignoring:
     def dump(self, mark: Mark) -> Any:
         counts, up = mark
         below = {"up": self._up.dump(up)}
-        # Not at the top: a stage above tells its own counts from a state without any there.
+        # Not at the top level: a downstream stage looks for counts of its own there.
         return {**below, "ignored": {"counts": counts}} if counts else below
 
     def load(self, state: Any) -> None:
@@ -83,9 +83,9 @@ class Ignoring:
 
 @dataclass(frozen=True, eq=False)
 class AssertCardinality(Unary):
-    """The elements of its input, with an error where their number is not the asserted one.
+    """The elements of its input, and an error if their number differs from the asserted one.
 
-    The error has a ref of its own, ``((), number of elements)``, since it is made from no element.
+    The error belongs to no element, so it has a ref of its own: ``((), number of elements)``.
     """
 
     expected: int
@@ -131,7 +131,7 @@ class AssertCardinality(Unary):
 
 
 class Asserted:
-    """Items as they come, with a failure where their number is not the asserted one."""
+    """The items of its input, and a failure if their number differs from the asserted one."""
 
     def __init__(self, up: Machine, expected: int, label: str) -> None:
         self._up, self._expected, self._label = up, expected, label
@@ -171,13 +171,13 @@ class Asserted:
 
 
 def said_by_node(ref: Any) -> bool:
-    """Return True if a ref is that of an error of the operator itself, not of an element."""
+    """Return True if a ref names an error of the operator itself, and not an element."""
     return type(ref) is tuple and len(ref) == 2 and ref[0] == () and type(ref[1]) is int
 
 
 @dataclass(frozen=True)
 class Validated(OwnFunction):
-    """Adds a key to a dict that marks it as an element, not padding."""
+    """Adds a key to an element (a dict) that marks it as real, not as padding."""
 
     key: str
 
@@ -193,7 +193,7 @@ class Validated(OwnFunction):
 
 
 class AssertingMethods(Fluent):
-    """Methods of `Dataset` that enforce what it should be."""
+    """Methods of `Dataset` that drop errors, and check or fill up the number of elements."""
 
     def iterator(
         self, *, iteration: int = 0, workers: int | None = None, executor: str | None = None
@@ -201,22 +201,25 @@ class AssertingMethods(Fluent):
         raise NotImplementedError
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Self:
-        """Leave out the elements that failed; after `batch`, the whole batch.
+        """Drop the elements that failed.
 
         Parameters
         ----------
         log_warning : bool
-            Log a warning for each, to the logger ``tundish``.
+            Log a warning for each dropped element, to the logger ``tundish``.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Notes
         -----
-        What is left out is counted, and the counts are in the iterator's state. To leave out only
-        the element itself, put it before `batch`, or use ``map(..., on_error="skip")``, which
-        leaves out what fails there and nothing else. An element that kills its worker, or does
-        not end before a deadline, is an error like any other. What ``except Exception`` does not
-        catch (``SystemExit``, ``KeyboardInterrupt``) is raised at its element's place.
+        After `batch`, one failed element drops its whole batch. To drop only the element itself,
+        put `ignore_errors` before `batch`, or use ``map(..., on_error="skip")``, which drops only
+        the elements that fail in that `map`.
+
+        Dropped elements are counted, and the counts are part of the iterator's state. An element
+        that kills its worker, or does not finish before a deadline, is an error like any other.
+        Exceptions that ``except Exception`` does not catch (``SystemExit``, ``KeyboardInterrupt``)
+        are not dropped: they are raised at the position of their element.
 
         Examples
         --------
@@ -228,23 +231,24 @@ class AssertingMethods(Fluent):
         return self._then(IgnoreErrors, check_flag("log_warning", log_warning))
 
     def assert_cardinality(self, expected_cardinality: int) -> Self:
-        """Say how many elements there are, and fail where there are not.
+        """Declare the number of elements, and raise an error if it turns out to be wrong.
 
         Parameters
         ----------
         expected_cardinality : int
-            At least 0, or ``INFINITE_CARDINALITY``; it is what `cardinality` and ``len`` say then.
+            The number of elements, at least 0, or ``INFINITE_CARDINALITY``. `cardinality` and
+            ``len`` then return it.
 
         Raises
         ------
         TypeError, ValueError
-            `expected_cardinality` is no int, or is below -1.
+            `expected_cardinality` is not an int, or is less than -1.
 
         Notes
         -----
-        A `CardinalityError` stands behind the last element if there were too few, and in the place
-        of the first one too many; the dataset ends there (tf.data raises the error again and
-        again). A failed element counts.
+        If there are too few elements, a `CardinalityError` is raised after the last one. If there
+        are too many, it is raised in place of the first surplus element. The dataset ends with
+        this error; tf.data raises it again and again. A failed element counts as an element.
 
         Examples
         --------
@@ -262,32 +266,32 @@ class AssertingMethods(Fluent):
         return self._then(AssertCardinality, expected)
 
     def pad_to_cardinality(self, cardinality: int, mask_key: str = "valid") -> Self:
-        """Fill a dataset of dicts up to a number of elements, and mark which are real.
+        """Fill up a dataset of dicts to a given number of elements, and mark the real ones.
 
         Parameters
         ----------
         cardinality : int
-            How many elements there will be; at least as many as there are.
+            The number of elements after padding. The dataset must not have more.
         mask_key : str
-            The key that every element gets: True, and False for the filling.
+            The key to add to every element: True for a real element, False for padding.
 
         Raises
         ------
         TypeError
-            `cardinality` is no int, or `mask_key` no str.
+            `cardinality` is not an int, or `mask_key` is not a str.
         ValueError
             `cardinality` is negative.
         SpecError
-            How many elements there are is not known (`assert_cardinality` says it), or is more
-            than `cardinality`; elements are no dicts, have the key already, or have a leaf that
-            there is no zero of; or there is none to learn their form from.
+            The number of elements is unknown (declare it with `assert_cardinality`), infinite, or
+            greater than `cardinality`. An element is not a dict, has the key already, or has a
+            leaf of a type that has no zero. There is no first element to copy the structure from.
 
         Notes
         -----
-        The filling has the form of the first element, which is computed in this process when the
-        pipeline is built: zeros, False for bools, empty str and bytes. Behind `batch` whole batches
-        are filled in. tf.data takes the form from its static spec: a size that is not known is an
-        error there.
+        Padding has the structure, dtypes and shapes of the first element. Its values are zeros:
+        False for bools, and empty str and bytes. The first element is computed in this process
+        when the pipeline is built. After `batch`, whole batches of zeros are added. tf.data takes
+        the structure from its static spec, so an unknown size is an error there.
 
         Examples
         --------

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.refs import Positions, Refs
 
 _TOGETHER_BYTES, _FEW = 1 << 19, 2
-"""Batches of numbers in memory are made together: so many bytes at once, where that is at least so many batches."""
+"""Batches of numbers in memory are made `_TOGETHER_BYTES` at a time, if that is at least `_FEW` batches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class Batch(Batching, Unary):
             rows: Positions = range(where.start * size, stop if below < 0 else min(stop, below))
         else:
             places = np.add.outer(array_of(where) * size, np.arange(size)).reshape(-1)
-            if 0 <= below <= places.max(initial=-1):  # one of them is short: each by itself
+            if 0 <= below <= places.max(initial=-1):  # one batch is short: find each by itself
                 return [self.refs_at(range(k, k + 1), pass_, context)[0] for k in ints(where)]
             rows = places
         batches = BatchedRefs(self.up.refs_at(rows, pass_, context), size, where)
@@ -110,7 +110,7 @@ class Batch(Batching, Unary):
         return builder.batches(self, builder.computed(self.up, pass_))
 
     def evaluator(self, maker: Maker) -> Value:
-        with maker.handing(None):  # each is written into its row before the next is made
+        with maker.handing(None):  # each element is written into its row before the next is made
             up = maker.at_hand(maker.value(self.up), again=not self.positional)
 
         gather = maker.gather(self.up)
@@ -168,7 +168,7 @@ class Batch(Batching, Unary):
 
 
 def _several(gather: Gather, refs: Any, pass_: int) -> list[Any]:
-    """Return batches, each in arrays of its own; rows of consecutive batches are gathered together."""
+    """Return batches, each in its own arrays; the rows of consecutive batches are gathered in one call."""
     if not isinstance(refs, BatchedRefs) and (refs := _alike(refs)) is None:
         return []
     columns = gather(refs.rows, pass_)
@@ -190,9 +190,9 @@ def _several(gather: Gather, refs: Any, pass_: int) -> list[Any]:
 
 
 def _alike(refs: Any) -> BatchedRefs | None:
-    """Return the first refs as those of batches of one size, the last of which may be shorter; None if there are none.
+    """Return the refs of the leading batches of equal size, of which the last may be shorter; None if there are none.
 
-    Refs come as a list where one pass over the input ends and the next begins.
+    Refs come as a list if they span the end of one pass over the input and the beginning of the next.
     """
     parts: list[Any] = []
     for _, rows in refs:
@@ -247,7 +247,7 @@ class Unbatch(Unary):
         below = self.up.cardinality
         rows = self.up.rows_each
         if below < 0 or not below:
-            return below  # an endless one stays so, as in tf.data
+            return below  # an infinite dataset stays infinite, as in tf.data
         return UNKNOWN_CARDINALITY if rows is None else below * rows
 
 
@@ -266,15 +266,15 @@ class Unbatched:
         self._up, self._label = up, label
         self._row = self._rows = 0
         self._skip = 0
-        self._failure: Failure | None = None  # what comes next
+        self._failure: Failure | None = None  # the next item, if it is an error
         self._before: Mark = up.mark()
         self._reached = self._before
 
     def _open(self) -> None:
-        """Go to the next row, or return an error that comes first."""
+        """Go to the next row, or set `_failure` to the error that comes first."""
         while self._row >= self._rows and self._failure is None:
             item = self._up.next()
-            # A mark is good just after an item: one that is not ready may have moved a part of it.
+            # Take the mark right after an item: an input that raises NotReady may have moved on in part.
             self._before, self._reached = self._reached, self._up.mark()
             if type(item) is Failure:
                 self._failure = self._failed(item.ref, item.error)
@@ -313,7 +313,7 @@ class Unbatched:
         return Chunk(Stretch(self._ref, range(stop), first, stop), columns=columns, ours=False)
 
     def mark(self, left: int = 0) -> Mark:
-        # Between two inputs the state names the next one; within one, that one and the row.
+        # Between two batches the state names the next one; within a batch, that batch and the row.
         if self._skip:
             return (self._skip, self._before)
         if self._row - left >= self._rows:
@@ -330,12 +330,12 @@ class Unbatched:
 
 
 def split(value: Any) -> tuple[int, Callable[[int], Any]]:
-    """Return the number of rows of a batch, and a function that takes one.
+    """Return the number of rows of a batch, and a function that returns row k.
 
     Raises
     ------
     SpecError
-        A leaf is not an array, or first dimensions differ.
+        A leaf is not an array, or the first dimensions of the leaves differ.
     """
     leaves, tree = flatten(ragged_apart(value))
     sizes = set()
@@ -371,26 +371,27 @@ class BatchingMethods(Fluent):
         Parameters
         ----------
         batch_size : int
-            At least 1.
+            The number of elements in a batch, at least 1.
         drop_remainder : bool
-            Leave out a last batch that is smaller.
+            Drop the last batch if it has fewer elements than `batch_size`.
         num_parallel_calls, deterministic, name : optional
-            For tf.data's sake; batches are made where the elements are made.
+            Accepted as in tf.data, and ignored: batches are made where their elements are made.
 
         Raises
         ------
         ValueError
-            `batch_size` is below 1.
+            `batch_size` is less than 1.
 
         Notes
         -----
-        Nothing is cast or broadcast: an element whose dtype or shape differs from the batch's
-        first one is a `SpecError` at that place. An element whose function failed raises its
-        error at the batch's place; the elements gathered before it are given up (a note lists
-        them) and the next batch begins behind it. str, bytes and objects give object arrays.
+        Nothing is cast or broadcast. If the dtype or shape of an element differs from that of the
+        batch's first element, a `SpecError` is raised in place of the batch. If the function of
+        an element failed, its error is raised in place of the batch. The elements gathered before
+        it are dropped (a note on the error lists them), and the next batch begins after the
+        failed element. str, bytes and objects become object arrays.
 
-        The arrays of a batch made by workers are views of shared memory, yours until you drop
-        them. Leaves of at most 64 KiB are private copies.
+        The arrays of a batch made by workers are views of shared memory. They are yours until you
+        drop them. Leaves of at most 64 KiB are private copies.
 
         Examples
         --------
@@ -405,7 +406,7 @@ class BatchingMethods(Fluent):
         return self._then(Batch, size, check_flag("drop_remainder", drop_remainder))
 
     def unbatch(self, name: str | None = None) -> Self:
-        """Deliver the rows of each element, all of whose leaves share their first dimension.
+        """Split each element along its first dimension, and deliver the rows.
 
         Parameters
         ----------
@@ -414,8 +415,9 @@ class BatchingMethods(Fluent):
 
         Notes
         -----
-        An element without rows gives none. A scalar, or leaves whose first dimensions differ, are
-        a `SpecError` at that place; tf.data may know it when the pipeline is built.
+        All leaves of an element must have the same first dimension. If they differ, or if a leaf
+        is a scalar, a `SpecError` is raised in place of the element; tf.data may raise an error
+        when the pipeline is built. From an element without rows nothing is delivered.
 
         Examples
         --------

@@ -119,44 +119,48 @@ class BucketingMethods(Fluent):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Batch elements of similar length together, so that little is padded.
+        """Batch elements of similar length together, which needs little padding.
 
-        Bucket i takes the lengths from ``bucket_boundaries[i - 1]`` up to, but without,
-        ``bucket_boundaries[i]``; the first one all below, the last one all above.
+        Bucket i holds the elements whose length is at least ``bucket_boundaries[i - 1]`` and less
+        than ``bucket_boundaries[i]``. The first bucket has no lower limit, and the last bucket no
+        upper limit.
 
         Parameters
         ----------
         element_length_func : callable
-            Called as `map` calls its function, in workers if the plan has them; returns the
-            element's length, an integer.
+            Returns the length of an element, an integer. Called as `map` calls its function, in
+            workers if the plan has them.
         bucket_boundaries : sequence of int
-            Ascending.
+            The lengths that separate the buckets, in ascending order.
         bucket_batch_sizes : sequence of int
-            One more than there are boundaries, each at least 1.
+            The batch size of each bucket, at least 1. There is one bucket more than there are
+            boundaries.
         padded_shapes, padding_values : optional
             As for `padded_batch`.
         pad_to_bucket_boundary : bool
-            Pad to the bucket's boundary less one, so that a bucket's batches have one shape: every
-            size that is None or -1 in `padded_shapes`; without `padded_shapes`, every size that
-            may differ between elements.
+            Pad to the bucket's upper boundary minus 1, so that all batches of a bucket have the
+            same shape. This applies to every size that is None or -1 in `padded_shapes`, or, if
+            that is not given, to every size that may differ between elements.
         no_padding : bool
-            Use `batch`, which takes only equal shapes, not `padded_batch`.
+            Use `batch`, which needs elements of equal shape, instead of `padded_batch`.
         drop_remainder : bool
-            Leave out the batches that are not full at the end.
+            Drop the batches that are not full when the data ends.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Notes
         -----
-        It is `group_by_window` with the bucket as the key: batches come in the order in which
-        buckets fill up, at the end those that are left in the order of their lengths.
+        This is `group_by_window` with the bucket as the key. Batches are delivered in the order in
+        which their buckets fill up. At the end the incomplete batches follow, shortest lengths
+        first.
 
-        With `pad_to_bucket_boundary`, an element that is as long as the last boundary or longer is
-        a `ValueError` at its own place. In tf.data the whole batch is.
+        With `pad_to_bucket_boundary`, an element whose length is at least the last boundary is a
+        `ValueError` at its own position. In tf.data the whole batch fails.
 
-        tf.data pads the dimensions whose size it does not know. That is done here where the plan
-        knows shapes: below are arrays, or a function or generator with a signature. Else these
-        are taken to be the first dimensions; `padded_shapes` says it for sure.
+        Without `padded_shapes`, tf.data takes the dimensions of unknown size for those that may
+        differ. So does tundish if the plan knows the shapes: if elements come from arrays, or from
+        a function or generator with a signature. Otherwise it takes the first dimension of every
+        array. Pass `padded_shapes` to be certain.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""cache: elements kept in memory while they are first read, for later passes."""
+"""cache: elements stored in memory during the first pass, for later passes."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Cache(Unary):
         up = of(self.up)
 
         def pinned(ref: Any, pass_: int) -> tuple[int, Path]:
-            # Upstream the pass is 0 whenever it runs; a pass of a repeat there is part of the
-            # origin, and randomness downstream is of the pass that is being delivered.
+            # Upstream operators always run as in pass 0, and the pass of a repeat there is part of
+            # the origin. Randomness downstream depends on the pass that is being delivered.
             p, path = up(ref, 0)
             return pass_, (p, *as_tuple(path)) if p else path
 
@@ -89,7 +89,7 @@ class Cached:
         self._up: Machine | None = None
         self._filling: Filling | None = None
         self._ahead: list[Any] = []
-        self._ended = False  # the input, which is not asked again
+        self._ended = False  # the input has ended, and is not asked again
 
     def next(self) -> Any:
         at = self._count
@@ -114,8 +114,8 @@ class Cached:
         if self._filling is not None and not self._store.keep(self._filling, item):
             self._filling = None
         if self._seen == self._expected and self._filling is not None:
-            # Whoever takes exactly all never asks for the end. A number alone is no proof: errors may
-            # stand beside the elements that were counted on.
+            # A consumer that takes exactly all items never asks for the end, so ask here. The number
+            # alone proves nothing: there may be errors in addition to the expected elements.
             with contextlib.suppress(End, NotReady):
                 self._ahead.append(self._ask())
         return item
@@ -158,7 +158,7 @@ class Filling:
     used : int
         Their size in bytes.
     seen : set of int
-        The ids of objects that are counted.
+        The ids of the objects that are already counted.
     """
 
     __slots__ = ("__weakref__", "items", "seen", "used")
@@ -172,21 +172,21 @@ class Filling:
 class CacheStore:
     """The elements that one cache node stores in this process: all of them, or none.
 
-    Passes may differ (a shuffle without a seed), so each fills a list of its own, and the first to be
-    read completely completes the store. A pass that was abandoned looks like one that pauses: no pass waits for
-    another, and if there is not room for several, the one that is being read is kept.
+    Passes may differ (after a shuffle without a seed, for example), so each fills a list of its own. The
+    first pass that is read to its end completes the store. An abandoned pass cannot be told from one that
+    pauses, so no pass waits for another. If there is no room for several, the one being read is kept.
 
     Parameters
     ----------
     limit : int
-        The largest size in bytes; beyond it nothing is stored.
+        The largest size in bytes. If the elements need more, nothing is stored.
     """
 
     def __init__(self, limit: int) -> None:
         self.items: list[Any] | None = None
         self._limit = limit
         self._fillings: weakref.WeakSet[Filling] = weakref.WeakSet()
-        self._used = 0  # by all of them, and by some that are no more
+        self._used = 0  # by all fillings, including some that no longer exist
         self._full = False
         self._lock = renewed(threading.Lock())
 
@@ -205,7 +205,7 @@ class CacheStore:
         if type(kept) is Made:
             kept.value = map_leaves(
                 _read_only, kept.value
-            )  # who gets it copies it, or cannot write
+            )  # its receiver copies it, or cannot write
             if type(item) is Made:
                 item.value = shared(kept.value)
         size = item_nbytes(kept, filling.seen)
@@ -229,8 +229,8 @@ class CacheStore:
         return False
 
     def _make_room(self, filling: Filling) -> bool:
-        """Drop the items of other passes, and of this one if it does not fit alone."""
-        self._used = sum(other.used for other in self._fillings)  # of those that are still read
+        """Drop the items of other passes, and of this one if it does not fit alone; return True if it fits."""
+        self._used = sum(other.used for other in self._fillings)  # by the fillings that still exist
         if self._used > self._limit:
             self._full = filling.used > self._limit
             self._drop(None if self._full else filling)
@@ -253,7 +253,7 @@ class CacheStore:
 
     @staticmethod
     def again(item: Any) -> Failure | Made:
-        """Return a copy of an item for another pass: refs are converted on the way downstream."""
+        """Return a copy of an item for another pass, since downstream operators change the refs of items."""
         if type(item) is Failure:
             return Failure(item.ref, without_frames(item.error))
         return Made(item.ref, shared(item.value)) if type(item) is Made else item.again()
@@ -276,10 +276,10 @@ _storing = renewed(threading.Lock())
 
 
 def store_of(node: Cache, limit: int, draws: tuple[Any, ...] = ()) -> CacheStore:
-    """Return the store of a cache node in this process, shared by the iterators whose elements there are equal.
+    """Return the store of a cache node in this process, which iterators share if their elements at this node are equal.
 
-    If a snapshot upstream is completed in the meantime, the plan changes but not its elements, unless the snapshot has
-    an order of its own for reading.
+    A snapshot upstream that is completed in the meantime changes the plan but not the elements, unless the snapshot
+    has a `reader_func`.
 
     Parameters
     ----------
@@ -288,7 +288,8 @@ def store_of(node: Cache, limit: int, draws: tuple[Any, ...] = ()) -> CacheStore
     limit : int
         The largest size of the store in bytes.
     draws : tuple
-        How the operators before it draw (`Context.draws`). The latest stores are kept.
+        How the operators before it draw random numbers (`Context.draws`). Each value has a store of its own, and the
+        latest `_MOST_STORES` of them are kept.
     """
     if not any(getattr(below, "reader_func", None) is not None for below in walk(node)):
         node = original(node)
@@ -315,17 +316,18 @@ class CacheMethods(SnapshotMethods):
     """Methods of `Dataset` that store what was computed, in memory or in files."""
 
     def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Self:
-        """Keep the elements in memory once a whole pass has been read, or in files.
+        """Keep the elements in memory or in files, for later passes.
 
-        Later passes (of a `repeat`, or of another iterator of this dataset in this process) are
-        served from memory. What lies below runs in pass 0 whenever it runs: later passes have the
-        same order and the same augmentations, served or recomputed.
+        Once a whole pass has been read, later passes are served from memory: those of a `repeat`,
+        and those of other iterators of this dataset in this process. Operators before the cache
+        always run as in the first pass, so later passes have the same order and the same
+        augmentations, whether they are served or computed again.
 
         Parameters
         ----------
         filename : path, optional
-            A folder: the elements are kept there, as by ``snapshot(filename, compression=None)``, for
-            later runs too.
+            A folder in which to keep the elements, for later runs too, as
+            ``snapshot(filename, compression=None)`` does. By default they are kept in memory.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
@@ -335,16 +337,19 @@ class CacheMethods(SnapshotMethods):
 
         Notes
         -----
-        In memory at most as many bytes as the memory budget are kept (16 GiB without workers), in the
-        consumer's process and beside what the budget counts. Past them nothing is kept, and each
-        pass is computed anew, with one warning. The first full pass completes the cache, whatever
-        was read in part before it or beside it; ``take(n)`` of exactly all is a full pass where
-        the cardinality is known, as in tf.data. A failed element is an element: it fails in each
-        pass (in tf.data it is missing from later ones). An iterator restored in another process
-        reads its pass again from the start; from files, it goes on where it was.
+        A cache in memory holds at most as many bytes as the memory budget (16 GiB without workers).
+        They are in the consumer's process, and are not counted in the budget. If the elements need
+        more, nothing is kept: a warning is given once, and each pass is computed again.
 
-        In tf.data a file is read whatever the pipeline below has become, and refused while somebody
-        writes it; here another pipeline is kept beside the first one, and who comes second computes.
+        The first pass that is read completely fills the cache, even if other passes were read in
+        part before it or at the same time. ``take(n)`` of exactly all elements is a complete pass if
+        the cardinality is known, as in tf.data. A failed element is kept as well and fails in each
+        pass; in tf.data it is missing from later passes. An iterator restored in another process
+        reads its pass again from the start. With files it continues where it was.
+
+        tf.data reads a cache file even if the pipeline before the cache has changed, and refuses it
+        while another process writes it. Here the elements of a changed pipeline are kept next to
+        those of the old one, and while one process writes, another computes its own elements.
 
         Examples
         --------

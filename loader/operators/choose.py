@@ -66,7 +66,7 @@ class Choose(Mixing):
 
 
 class Choices:
-    """Chooses inputs by the elements of another dataset; a mark is that of its stream."""
+    """Chooses inputs by the elements of another dataset; its mark is the mark of that dataset's stream."""
 
     def __init__(self, up: Machine, count: int, label: str) -> None:
         self.eligible = frozenset(range(count))
@@ -94,14 +94,14 @@ class Choices:
 
 
 def check_choice(value: Any, count: int) -> int:
-    """Check the number of a chosen input.
+    """Return a choice as an int, after checking that it is the number of an input.
 
     Raises
     ------
     SpecError
-        It is not an int64 scalar.
+        The choice is not an int64 scalar.
     IndexError
-        It is out of range.
+        The choice is out of range.
     """
     if type(value) is not np.int64:
         shown = f"{type(value).__name__} {value!r}"
@@ -122,30 +122,32 @@ class ChooseMethods(Fluent):
         stop_on_empty_dataset: bool = True,
         name: str | None = None,
     ) -> Self:
-        """Take each element from the dataset that another one names.
+        """Take elements from several datasets, in the order that another dataset gives.
 
         Parameters
         ----------
         datasets : sequence of Dataset
-            At least one.
+            The datasets to take elements from, at least one.
         choice_dataset : Dataset
-            Of scalar int64: which dataset gives the next element. Its end ends all.
+            Scalar int64 elements, each the index of the dataset that gives the next element. When
+            the choices end, the result ends.
         stop_on_empty_dataset : bool, default True
-            True: end when a dataset is chosen that has ended. False: leave such a choice out, and
-            end when all have ended.
+            True: end when the chosen dataset has ended. False: skip such a choice, and end when
+            all datasets have ended.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError, ValueError
-            No datasets, or something else in their place.
+            `datasets` is empty or holds anything other than datasets, or `choice_dataset` is not a
+            dataset.
 
         Notes
         -----
-        A choice that is no scalar int64 is a `SpecError` at its place, one that is out of range
-        an ``IndexError``; the next choice is taken behind it. tf.data refuses the former when the
-        dataset is made.
+        A choice that is not a scalar int64 raises a `SpecError` at its position, and one that is
+        out of range an ``IndexError``. Iteration continues with the next choice. tf.data refuses
+        choices of another dtype when the dataset is built.
 
         Examples
         --------

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _MANY = 10_000
-"""To skip no more (the header of a file of text) is to read them: sooner done than looking at all."""
+"""Up to so many skipped elements (the header of a text file, say) are read, which is faster than indexing the files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Choosing(Unary):
 
     @property
     def chosen(self) -> tuple[int, int]:
-        """The position of the first element that is kept, and the distance to the next."""
+        """The position of the first element to keep, and the distance from one to the next."""
         raise NotImplementedError
 
     @property
@@ -151,7 +151,7 @@ class Shard(Choosing):
 
 @dataclass(frozen=True, eq=False)
 class ShardHint(Passing):
-    """Marks where a distributed dataset is divided; until then it passes on every element."""
+    """Marks where `td.distribute` divides a dataset; until then every element passes."""
 
     op = "shard_hint"
 
@@ -183,7 +183,7 @@ class Chosen:
                 return item
 
     def take(self, most: int) -> Any:
-        """Take several elements as the input gives them; None if some in between are left out."""
+        """Take several elements at once from the input; None if some between them are left out."""
         if self._stop is not None:
             most = min(most, self._stop - self._seen)
         if self._step > 1 or self._seen < self._first or most < 1:
@@ -214,18 +214,18 @@ class ChoosingMethods(Fluent):
     """Methods of `Dataset` that keep elements by their positions."""
 
     def skip(self, count: int, name: str | None = None) -> Self:
-        """Leave out the first elements.
+        """Skip the first `count` elements.
 
         Parameters
         ----------
         count : int
-            How many; all of them when it is negative.
+            The number of elements to skip. A negative number skips all.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Notes
         -----
-        An element whose function failed counts as one. tf.data begins to count anew after it.
+        An element whose function failed is counted. tf.data starts to count again after it.
 
         Examples
         --------
@@ -236,18 +236,18 @@ class ChoosingMethods(Fluent):
         return self._then(Skip, check_count("count", count))
 
     def take(self, count: int, name: str | None = None) -> Self:
-        """Keep the first elements.
+        """Keep the first `count` elements.
 
         Parameters
         ----------
         count : int
-            How many; all of them when it is negative.
+            The number of elements to keep. A negative number keeps all.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Notes
         -----
-        An element whose function failed counts as one; in tf.data it does not.
+        An element whose function failed is counted. In tf.data it is not.
 
         Examples
         --------
@@ -263,24 +263,24 @@ class ChoosingMethods(Fluent):
         Parameters
         ----------
         num_shards : int
-            At least 1.
+            The number of shards, at least 1.
         index : int
-            From 0, less than `num_shards`. ``SHARD_HINT`` for both: `td.distribute` fills them in where
-            the options say HINT; until then every element is kept.
+            The shard to keep, from 0 to ``num_shards - 1``. If both arguments are ``SHARD_HINT``,
+            `td.distribute` sets them if the options say HINT; until then every element is kept.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Raises
         ------
         ValueError
-            `num_shards` is below 1, or `index` out of its range.
+            `num_shards` is less than 1, or `index` is out of range.
 
         Notes
         -----
-        Shards are disjoint, complete, and differ by at most one element. After
-        ``shuffle(None, units=k)`` a shard is as long, and made of units of its own. The numbers are
-        part of the plan; `shard_by_process` keeps them out of it. A `shuffle` before it needs a
-        seed, the same in all shards.
+        Shards are disjoint and complete, and their sizes differ by at most one element. After
+        ``shuffle(None, units=k)`` a shard has the same size but consists of units of its own. A
+        `shuffle` before `shard` needs a seed, the same for all shards. `num_shards` and `index` are
+        part of the plan; use `shard_by_process` to keep them out of it.
 
         Examples
         --------

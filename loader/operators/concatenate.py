@@ -72,7 +72,7 @@ class Concatenate(Operator):
         first, second = (up.unit_sizes for up in self.inputs)
         return None if first is None or second is None else np.concatenate([first, second])
 
-    # An int ref of the second input is shifted by `base`; else a ref is ``(0 or 1, ref)``.
+    # If refs are ints, those of the second input are shifted by `base`; otherwise a ref is ``(0 or 1, ref)``.
 
     @property
     def base(self) -> int | None:
@@ -253,22 +253,22 @@ class ConcatenateMethods(Fluent):
     """The method of `Dataset` that appends another dataset."""
 
     def concatenate(self, dataset: Any, name: str | None = None) -> Self:
-        """Deliver these elements, then those of another dataset.
+        """Append the elements of another dataset.
 
         Parameters
         ----------
         dataset : Dataset
-            What comes after; after an endless dataset it never does.
+            The dataset to append. After an infinite dataset it is never reached.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError
-            `dataset` is something else.
+            `dataset` is not a `Dataset`.
         SpecError
-            Its elements have another structure or other dtypes, as far as the plan tells: after a
-            function without `output_signature` it does not.
+            The elements of the two datasets differ in structure or dtype. This is checked only if
+            the plan knows both; after a function without `output_signature` it does not.
 
         Examples
         --------

@@ -128,9 +128,10 @@ class StackingRule:
 
 
 class GatheredByCost(Gathered):
-    """Batches of as many items as fit within the cost.
+    """Batches of as many items as the largest cost allows.
 
-    Only the next item shows that a batch is full. It is held, and the state contains the input's mark before it.
+    Only the next item shows that a batch is full. It is held for the next batch, and the state contains the input's
+    mark before it.
     """
 
     def __init__(self, node: BatchByCost, up: Machine, rule: Rule, label: str) -> None:
@@ -164,12 +165,12 @@ class GatheredByCost(Gathered):
         item, self._held = self._held, None
         if item is None:
             item = self._up.next()
-            # A mark is good just after an item: one that is not ready may have moved a part of it.
+            # Take the mark right after an item: an input that raises NotReady may have moved on in part.
             self._before, self._reached = self._reached, self._up.mark()
         return item
 
     def _with(self, item: Any) -> float:
-        """Return the batch's cost if an item were added."""
+        """Return the cost that the batch would have with an item added."""
         cost: float = item.note
         if self._padded:
             return (len(self._items) + 1) * max(self._cost, cost)
@@ -198,7 +199,7 @@ class GatheredByCost(Gathered):
 
 
 def check_cost(cost: float, most: float) -> None:
-    """Raise `SpecError` if a single element exceeds the cost."""
+    """Raise `SpecError` if an element alone exceeds the largest cost of a batch."""
     if cost > most:
         raise SpecError(
             f"the element alone costs {cost}, and max_cost is {most}; raise max_cost, or drop such elements with filter"
@@ -236,43 +237,47 @@ class CostingMethods(Fluent):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Put as many elements together, in order, as do not cost too much.
+        """Batch consecutive elements up to a largest total cost.
 
         Parameters
         ----------
         max_cost : int or float
-            What a batch may cost; more than 0.
+            The largest cost of a batch, greater than 0.
         cost : callable
-            ``cost(element)``: a number of at least 0, such as how many tokens it has. Called as
-            `map` calls its function, in workers if the plan has them.
+            ``cost(element)`` returns the cost of an element, a number of at least 0, such as its
+            number of tokens. Called as `map` calls its function, in workers if the plan has them.
         pad : bool
-            False: the elements have equal shapes and are stacked as by `batch`, and the batch
-            costs what they cost together. True: they are padded as by `padded_batch`, and it
-            costs their number times the largest cost: what the padded batch takes up.
+            False: stack elements of equal shape, as `batch` does. A batch costs the sum of the
+            costs of its elements. True: pad elements, as `padded_batch` does. A batch costs the
+            number of its elements times the largest of their costs, which is the size of the
+            padded batch.
         padded_shapes, padding_values, pad_to_multiple_of, side
-            As for `padded_batch`, with ``pad=True``.
+            As for `padded_batch`; only with ``pad=True``.
         max_elements : int, optional
-            A batch has at most so many elements.
+            The largest number of elements in a batch.
         drop_remainder : bool
-            Leave out the last batch: what was gathered when the data ended.
+            Drop the last batch: the elements gathered when the data ends.
         name : str, optional
-            Ignored, as for other operators.
+            Ignored, as by other operators.
 
         Raises
         ------
         TypeError, ValueError
-            An argument that is none of these, or one for padding with ``pad=False``.
+            An argument has a wrong type or value, or an argument for padding is given with
+            ``pad=False``.
 
         Notes
         -----
-        Ours; tf.data has nothing like it (`bucket_by_sequence_length` comes nearest). The order
-        stays: sort or bucket before it for less padding. An element that alone costs more than
-        `max_cost` is a `SpecError` behind the batch before it. One that does not fit the others,
-        or that failed, is an error at its batch's place; those gathered before it are given up (a
-        note lists them). The next batch begins behind it. A cost that is no number, is negative
-        or NaN is that element's error.
+        tf.data has no such operator; `bucket_by_sequence_length` is the closest. The order of
+        elements does not change: for less padding, sort or bucket them before.
 
-        Rounding up by `pad_to_multiple_of` is not part of the cost: let `cost` round.
+        An element that alone costs more than `max_cost` is a `SpecError`, raised after the batch
+        of the elements before it. If an element failed or does not fit the others, its error is
+        raised in place of the batch. The elements gathered before it are dropped (a note on the
+        error lists them), and the next batch begins after it. A cost that is negative, NaN or not
+        a number is an error of its element.
+
+        The cost does not include rounding up by `pad_to_multiple_of`: round up in `cost`.
 
         Examples
         --------

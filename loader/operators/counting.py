@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 512
 _KEPT = 64
-"""Blocks of so many random numbers: a window downstream may ask for any of the last ones."""
+"""The number of blocks of `_AT_ONCE` random numbers to keep: a shuffle buffer may ask for any of the latest numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class Counter(SourceNode):
         low, size = int(np.iinfo(dtype).min), 1 << bits
 
         def value(item: int, _: int) -> Any:
-            return kind((start + item * step - low) % size + low)  # around the end, as tf.data's
+            return kind((start + item * step - low) % size + low)  # wrapped around, as in tf.data
 
         return value
 
@@ -134,7 +134,7 @@ class CountingMethods(Fluent):
 
     @classmethod
     def range(cls, *args: int, output_type: Any = np.int64, name: str | None = None) -> Self:
-        """Make the numbers of ``range(*args)``.
+        """Make a dataset of the numbers of ``range(*args)``.
 
         Parameters
         ----------
@@ -142,22 +142,23 @@ class CountingMethods(Fluent):
             ``stop``, or ``start, stop[, step]``, as for Python's range. A step in the wrong
             direction gives an empty dataset.
         output_type : dtype, default int64
-            Of the elements: an integer or a float.
+            The dtype of the elements, an integer or float type.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError
-            An argument is no int, or there are none or too many of them.
+            An argument is not an int, or there are no arguments, or too many.
         ValueError
             The step is 0.
         SpecError
-            An integer dtype cannot hold the numbers.
+            `output_type` cannot hold the numbers.
 
         Notes
         -----
-        Numbers that do not fit are refused when the dataset is made; tf.data wraps them around.
+        Numbers that `output_type` cannot hold are an error when the dataset is built; tf.data
+        wraps them around.
 
         Examples
         --------
@@ -186,23 +187,24 @@ class CountingMethods(Fluent):
         dtype: Any = np.int64,
         name: str | None = None,
     ) -> Self:
-        """Count for ever.
+        """Count from `start` in steps of `step`, without end.
 
         Parameters
         ----------
         start, step : int or float
-            The first number, and what is added each time (0 and negative numbers too). Floats
-            only where `dtype` is one.
+            The first number, and the number to add each time. Both may be 0 or negative. They may
+            be floats only if `dtype` is a float type.
         dtype : dtype, default int64
-            Of the elements: an integer or a float.
+            The dtype of the elements, an integer or float type.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Notes
         -----
-        Element i is ``start + i * step``, rounded once; tf.data adds up, and its float counters
-        gather rounding errors. Integers wrap around at the end of their dtype, as in tf.data.
-        It has random access: `skip`, `shard` and resuming cost nothing.
+        Element i is ``start + i * step``, rounded once. tf.data adds `step` again and again, so
+        its float counters accumulate rounding errors. Integers wrap around at the limits of their
+        dtype, as in tf.data. The dataset has random access: `skip`, `shard` and resuming cost
+        nothing.
 
         Examples
         --------
@@ -221,23 +223,23 @@ class CountingMethods(Fluent):
         rerandomize_each_iteration: bool | None = None,
         name: str | None = None,
     ) -> Self:
-        """Draw random numbers for ever: int64 smaller than 2**32.
+        """Draw random numbers without end: int64 values less than 2**32.
 
         Parameters
         ----------
         seed : int, optional
-            Without one, it is derived from a number that the dataset object draws for its first
-            iterator, and that is in each iterator's state.
+            The seed. By default it is derived from a number that the dataset object draws for its
+            first iterator. The state of each iterator contains that number.
         rerandomize_each_iteration : bool, optional
-            True: other numbers in each iteration and each pass of a `repeat`. Default False: the
-            same.
+            True: different numbers in each iteration, and in each pass of a `repeat`. False (the
+            default): the same numbers.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Notes
         -----
-        The numbers are tf.data's, bit for bit. It has random access: `skip`, `shard` and resuming
-        cost nothing.
+        The numbers are the same as tf.data's, bit for bit. The dataset has random access: `skip`,
+        `shard` and resuming cost nothing.
 
         Examples
         --------
@@ -265,7 +267,7 @@ def check_dtype(name: str, dtype: Any) -> str:
 
 
 def check_fits(what: str, numbers: range, dtype: str) -> None:
-    """Raise if a dtype cannot hold some numbers.
+    """Check that a dtype can hold all numbers of a range.
 
     Raises
     ------

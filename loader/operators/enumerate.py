@@ -1,4 +1,4 @@
-"""enumerate: elements with their number."""
+"""enumerate: pairs of a number and an element."""
 
 from __future__ import annotations
 
@@ -75,18 +75,18 @@ class EnumerateMethods(Fluent):
     """The method of `Dataset` that numbers the elements."""
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Self:
-        """Number the elements: ``(n, element)``, n an int64.
+        """Pair each element with its number: ``(n, element)``, where n is an int64.
 
         Parameters
         ----------
         start : int
-            The first number, in each pass of a `repeat`.
+            The first number. Each pass of a `repeat` after `enumerate` starts with it again.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Notes
         -----
-        An element whose function failed has a number, too, as in tf.data.
+        An element whose function failed takes up a number, as in tf.data.
 
         Examples
         --------

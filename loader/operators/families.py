@@ -1,7 +1,7 @@
 """The methods of `Dataset`, from the families of operators.
 
-A family is imported when one of its methods is first asked for: a process that maps and batches loads
-two operators, and not forty.
+A family is imported when one of its methods is first accessed. A process that only maps and batches loads
+two operators instead of forty.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ _FAMILIES = {
 class Awaited:
     """A method of `Dataset` whose family has not been imported.
 
-    Asking for it imports the family, and puts the method in its place.
+    The first access imports the family and replaces this descriptor with the method.
 
     Parameters
     ----------

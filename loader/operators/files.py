@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.rng import Path
 
 Index = Literal["beside"] | bool | None
-"""When an index is made (None: where it is needed), and whether it stands beside the file."""
+"""True: index files. False: never. None: if needed. "beside": index, and store each index next to its file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ def checked_path(path: Any, rest: tuple[Any, ...] = ()) -> str:
 
 
 class Reads:
-    """The common part of reading files in sequence and in turn."""
+    """The common part of nodes that read files in sequence or in turn."""
 
     function: Opening
     on_error: str | None
@@ -117,7 +117,7 @@ class Reads:
         return self.indexable
 
     def opens_paths(self) -> Sequence[str]:
-        """Return the files that workers open, as far as they are known; a payload asks what it sends."""
+        """Return the files that workers open, if they are known; a payload asks every object that it sends."""
         return self.up.listed_paths or ()
 
     @property
@@ -191,7 +191,7 @@ class Indexed(FromSource):
 
     source: RecordFiles
     files_at: tuple[int, ...]
-    """Where each file stands among the paths that the user named."""
+    """The position of each file among the paths that the user gave."""
 
     ours = True
 
@@ -205,7 +205,7 @@ class Indexed(FromSource):
         def identity(ref: Any, pass_: int) -> tuple[int, Path]:
             file, place = origin(ref)
             path = (*prefix, named[file])
-            if place == UNREADABLE:  # it stands for the file
+            if place == UNREADABLE:  # an error of the whole file
                 return pass_, path if prefix else named[file]
             return pass_, (*path, place)
 
@@ -306,12 +306,12 @@ def reads(root: Operator, *, running: bool = True) -> list[ReadFiles]:
 
 
 def check_readable(root: Operator) -> None:
-    """Raise if a file of a plan cannot be opened, since the number of its records is then unknown.
+    """Raise an error if a file of a plan cannot be opened, since the number of its records is then unknown.
 
     Raises
     ------
     OSError, RecordCorruptError
-        The error of opening it.
+        The error that opening it raised.
     """
     for node in walk(root, running=True):
         if isinstance(node, Indexed):
@@ -325,7 +325,7 @@ _MADE: weakref.WeakKeyDictionary[ReadFiles, tuple[list[FileIndex], Indexed]] = (
 
 def by_number(node: ReadFiles) -> Indexed:
     """Index files and return their records by number; the same node as long as the files do not change."""
-    # pyarrow takes a while to load, and is needed by nobody else.
+    # pyarrow takes a while to load, and only this function needs it.
     from tundish.formats.index import indexes_of  # noqa: PLC0415 - see above
 
     paths, at = named_paths(node.up)

@@ -126,12 +126,12 @@ class FilterMethods(Fluent):
         on_error: str | None = None,
         retries: int = 2,
     ) -> Self:
-        """Keep the elements for which a function is true.
+        """Keep the elements for which `predicate` returns a true value.
 
         Parameters
         ----------
         predicate : callable
-            Called as `map` calls its function; its result is taken as a bool.
+            Called as `map` calls its function. Its result is converted to a bool.
         name : str, optional
             Accepted as in tf.data, and ignored.
         on_error, retries
@@ -144,8 +144,8 @@ class FilterMethods(Fluent):
 
         Notes
         -----
-        The number of elements is unknown from here on, and there is no random access. tf.data
-        wants a bool tensor of the function; here anything that has a truth will do.
+        After `filter`, the number of elements is unknown and there is no random access. tf.data
+        requires a bool tensor; here the function may return anything with a truth value.
 
         Examples
         --------

@@ -38,7 +38,7 @@ class FlatMap(Unary):
     origin = "inside"
     flat = False
     computing = dynamic = calls = joins = expands = one_by_one = distributive = True
-    seedless = True  # what its function makes may draw
+    seedless = True  # the datasets that its function makes may draw random numbers
     cardinality = UNKNOWN_CARDINALITY
     positional = False
     safe = False
@@ -90,7 +90,7 @@ class FlatMap(Unary):
 
     def inner_dataset(self, maker: Maker) -> Value:
         """Compile ``function(element)``, which must return a dataset, to return its plan."""
-        with maker.handing(owned):  # the dataset that is made of an element keeps it
+        with maker.handing(owned):  # the dataset made from an element keeps the element
             up = maker.below(self, self.up)
         call = _call_plain(self.function, up)
         label = maker.context.label(self)
@@ -121,7 +121,7 @@ def _call_plain(function: Callable[..., Any], up: Value) -> Value:
 
 
 NOT_OPENED = -1
-"""The ordinal in the ref of the error that stands for a whole inner dataset: it could not be made."""
+"""The ordinal, in a ref, of an error in place of a whole inner dataset that could not be made."""
 
 
 class InnerDataset(Protocol):
@@ -139,7 +139,7 @@ class InnerDataset(Protocol):
     taken: int
 
     def next(self) -> Any:
-        """Return the next item; the ordinal -1 stands for an error of the dataset itself. Raise End or NotReady."""
+        """Return the next item, or raise End or NotReady; an item with ordinal -1 is an error of the dataset itself."""
         ...
 
 
@@ -149,14 +149,14 @@ class Inners(Protocol):
     counts: Counts
     meter: StageMeter
     in_chunks: bool
-    """True if workers make chunks of them, whose rows can be taken in runs."""
+    """True if workers compute them in chunks, whose rows can be taken in runs."""
 
     def open(self) -> InnerDataset:
         """Open the dataset of the next input; raises End or NotReady."""
         ...
 
     def reopen(self, outer: Ref, taken: int) -> InnerDataset:
-        """Open a dataset again that a state names."""
+        """Open again a dataset that a state names."""
         ...
 
     def mark(self) -> Mark:
@@ -209,7 +209,7 @@ class FlatMapped:
         self._inners, self._leaves_out = inners, leaves_out
         self.gives_runs = inners.in_chunks
         self._inner: InnerDataset | None = None
-        self._skip = 0  # of the first one, after a restore
+        self._skip = 0  # elements of the first dataset to skip, after a restore
         self._before: Mark = inners.mark()
         self._marks: Stretch  # after the rows that were taken last
 
@@ -263,7 +263,7 @@ class FlatMapped:
         if left:
             marks, _, stop = self._marks
             return marks[stop - 1 - left]
-        # Between two inputs the state names the next one; within one, that one and the element.
+        # Between two inner datasets the state names the next input; within one, its input and the next element.
         counts = self._inners.counts.by_event
         if self._inner is None:
             return (counts, self._skip, self._inners.mark())
@@ -291,7 +291,7 @@ class IgnoredErrors:
     event : str
         The name under which a dropped error is counted.
     own : tuple of str
-        The labels that mark its own errors; an input that is an error is not one of them.
+        The labels that mark the operator's own errors. Errors of its input have other labels.
     """
 
     event: str
@@ -324,12 +324,12 @@ class FlatMapMethods(Fluent):
     """The method of `Dataset` that makes a dataset from each element."""
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Self:
-        """Make a dataset of every element and deliver their elements one after another.
+        """Make a dataset from each element, and deliver these datasets one after another.
 
         Parameters
         ----------
         map_func : callable
-            Called as `map` calls its function; returns a `Dataset`.
+            Returns a `Dataset`. Called as `map` calls its function.
         name : str, optional
             Accepted as in tf.data, and ignored.
 

@@ -1,4 +1,4 @@
-"""The common part of padded, ragged and sparse batches and of batches by cost."""
+"""The common part of the operators that make padded, ragged and sparse batches, and batches by cost."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Gathered:
         self._first: Form | None = None
 
     def _add(self, item: Any) -> Failure | None:
-        """Append an item; if it does not fit, begin a new batch and return the error in the old one's place."""
+        """Append an item; if it does not fit, begin a new batch and return the error that replaces the old one."""
         if type(item) is Failure:
             return self._fail(item.ref, item.error)
         try:
@@ -193,12 +193,12 @@ class GatheredBySize(Gathered):
 
 
 def is_ref(item: Any) -> bool:
-    """Return True if a part is not computed but named by its ref, in a restored buffer."""
+    """Return True if a part is a ref from a restored buffer, and not a computed item."""
     return type(item) is int or type(item) is tuple
 
 
 def check_again(rule: Rule, rows: list[Any]) -> None:
-    """Check restored rows by the rule again, since a ref may be that of an error."""
+    """Check restored rows against the rule again, since a ref may name a batch that failed."""
     first = form_of_value(rows[0])
     rule.alone(first)
     for k, row in enumerate(rows[1:], 1):
@@ -208,7 +208,7 @@ def check_again(rule: Rule, rows: list[Any]) -> None:
 
 
 def sizes_known(node: Operator, spec: Any) -> Any:
-    """Return the spec of a node's elements without sizes that were observed but do not follow from the plan."""
+    """Return the spec of a node's elements, with sizes only if the plan gives them, not if they were observed."""
     if static_spec(node) is not None:
         return spec
     return map_leaves(
@@ -217,7 +217,7 @@ def sizes_known(node: Operator, spec: Any) -> Any:
 
 
 def alike(key: Key, first: Key) -> bool:
-    """Return True if a leaf may be padded to one shape with the batch's first one."""
+    """Return True if a leaf and that of the batch's first element may be padded to the same shape."""
     if isinstance(key, type) or isinstance(first, type):
         return fits(key, first)
     return bool(key[0] == first[0]) and len(key[1]) == len(first[1])
@@ -253,7 +253,7 @@ def columns_of(values: Sequence[Any]) -> tuple[Tree, list[Sequence[Any]]]:
     rows = [first]
     for value in values[1:]:
         leaves, other = flatten(value)
-        if other != tree:  # the same but for the order of a dict's keys
+        if other != tree:  # equal except for the order of a dict's keys
             by_path = dict(zip(paths(other), leaves, strict=True))
             leaves = [by_path[path] for path in paths(tree)]
         rows.append(leaves)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tundish.loader.watch.watch import StageMeter, Watch
 
 _TIME_EACH = 16
-"""One of so many elements of a generator is timed."""
+"""One in so many elements of a generator is timed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class Generated:
                 self._run = generated(self._node)
                 for _ in range(at):
                     next(self._run)
-            if at % _TIME_EACH != 1 or not self._timing:  # the first one opens what it reads
+            if at % _TIME_EACH != 1 or not self._timing:  # the first also opens files
                 value = next(self._run)
             else:
                 began = perf_counter()
@@ -96,7 +96,7 @@ class Generated:
             self._ended = True
             raise End from None
         except BaseException as error:  # noqa: BLE001 - whatever the user's generator raises
-            # As in tf.data, what the generator raises ends the pass after it.
+            # As in tf.data, an exception of the generator is delivered and then ends the pass.
             error = element_error(error)
             self._ended = True
             self._count += 1
@@ -107,7 +107,7 @@ class Generated:
         return Failure(at, value) if isinstance(value, Exception) else Made(at, value)
 
     def close(self) -> None:
-        """Let go of the generator, whose ``finally`` runs then and not when garbage is collected."""
+        """Drop the generator, so that its ``finally`` runs now and not at a later garbage collection."""
         self._run = None
 
     def mark(self) -> Mark:
@@ -133,37 +133,38 @@ class GeneratorMethods(Fluent):
         output_signature: Any = None,
         name: str | None = None,
     ) -> Self:
-        """Make a dataset of what a Python generator yields.
+        """Make a dataset of the values that a Python generator yields.
 
-        The generator runs in the consumer's process (let it be cheap: yield indices or paths, and
-        do the work in `map`), is called anew for every pass, and cannot seek: a restored iterator
-        runs it again up to where it was.
+        The generator runs in the consumer's process. Keep it cheap: yield indices or paths, and do
+        the work in `map`. The generator is called again for every pass, and cannot seek: a restored
+        iterator runs it from the start up to the saved position.
 
         Parameters
         ----------
         generator : callable
             Returns an iterable. Called as ``generator(*args)``.
         output_types, output_shapes : nest, optional
-            tf.data's older spelling of the signature.
+            tf.data's older form of the signature.
         args : sequence, optional
             Arguments for the generator.
         output_signature : nest of ArraySpec, optional
-            Each element is checked against it: a value that does not fit is that element's
-            `SpecError`, never a wrap, and the stream continues. Without one anything may be yielded.
+            The spec of an element. A value that does not fit it is a `SpecError` in place of the
+            element, and the stream continues; numbers never wrap around. Without a signature the
+            generator may yield anything.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Raises
         ------
         TypeError
-            `generator` is not callable, or the signature holds something else.
+            `generator` is not callable, or a leaf of the signature is not an `ArraySpec`.
         ValueError
-            Both spellings of the signature are given, or shapes without types.
+            Both forms of the signature are given, or shapes without types.
 
         Notes
         -----
-        An exception inside the generator ends the pass after it was raised, as in tf.data. There
-        the signature is needed, and casts.
+        An exception in the generator is raised at its position and ends the pass, as in tf.data.
+        tf.data requires the signature, and casts values to it.
 
         Examples
         --------

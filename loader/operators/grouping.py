@@ -1,4 +1,4 @@
-"""group_by_window: groups of elements with equal keys, the full ones first, the rest at the end."""
+"""group_by_window: groups of elements with equal keys, each as soon as it is full, and the rest at the end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Groups(Unary):
     safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        size = 3 if type(ref) is tuple and len(ref) == 3 else 2  # without a key: it is an error
+        size = 3 if type(ref) is tuple and len(ref) == 3 else 2  # an error has no key
         if size == 3 and type(ref[1]) is not int:
             raise ValueError("its key must be an integer")
         return [(0, held) for held in some(numbered(ref, size)[-1])]
@@ -109,10 +109,10 @@ _LOG = 1024
 class Grouped:
     """Computed items grouped by the key in their note: ``(n, key, (item, ...))``.
 
-    The ref of an element that is in no group, because it or its key is an error, is ``(n, (ref,))``.
+    If an element or its key is an error, the element is in no group, and its ref is ``(n, (ref,))``.
 
-    A mark is (snapshot, log, its length, number of groups given, mark of the input): a mark shares
-    its snapshot of the groups with others, and a state is made by replaying the log on that snapshot.
+    A mark is (snapshot, log, length of the log, number of groups given, mark of the input). Marks share a
+    snapshot of the groups. A state is made by replaying the log on that snapshot.
     """
 
     def __init__(self, node: Groups, up: Machine, pass_: int, context: Context) -> None:
@@ -125,7 +125,7 @@ class Grouped:
 
     def _take_snapshot(self) -> None:
         self._snapshot = {key: [ref_of(x) for x in group] for key, group in self._groups.items()}
-        self._log: list[tuple[int, Ref, bool]] = []  # key, what came to it or None, whether it went
+        self._log: list[tuple[int, Ref, bool]] = []  # key, ref added or None, group given
 
     def next(self) -> Any:
         while not self._ended:
@@ -135,7 +135,7 @@ class Grouped:
                 self._ended = True
                 self._reached = self._up.mark()
                 break
-            # A mark is good just after an item: one that is not ready may have moved a part of it.
+            # Take the mark right after an item: an input that raises NotReady may have moved on in part.
             self._reached = self._up.mark()
             if type(item) is Failure:
                 return Failure((self._count, (item.ref,)), item.error)
@@ -208,32 +208,33 @@ class GroupingMethods(Fluent):
         window_size_func: Callable[[Any], Any] | None = None,
         name: str | None = None,
     ) -> Self:
-        """Gather elements by a key, and make a dataset of every group as soon as it is full.
+        """Group elements by a key, and make a dataset from each group as soon as it is full.
 
         Parameters
         ----------
         key_func : callable
-            Called as `map` calls its function, in workers if the plan has them; returns the key,
-            an int64 scalar.
+            Returns the key of an element, an int64 scalar. Called as `map` calls its function, in
+            workers if the plan has them.
         reduce_func : callable
-            ``reduce_func(key, dataset)`` of a group's key and the dataset of its elements;
-            returns a `Dataset`, whose elements are delivered. Runs in workers too.
+            ``reduce_func(key, dataset)``, with a group's key and the dataset of its elements,
+            returns a `Dataset` whose elements are delivered. It runs in workers, too.
         window_size : int, optional
-            How many elements of one key make a group, at least 1.
+            The number of elements in a full group, at least 1.
         window_size_func : callable, optional
-            ``window_size_func(key)`` instead of one number for all keys. It must depend on
-            nothing but the key: it is called for every element.
+            ``window_size_func(key)`` returns the size of a full group for a key. Give it instead
+            of `window_size`. It is called for every element and must depend only on the key.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
         Notes
         -----
-        Groups come in the order in which they fill up. At the end the remaining ones come in
-        ascending order of their keys. `reduce_func` may give no elements, or any number.
+        Groups are delivered in the order in which they fill up. At the end the incomplete groups
+        follow, in ascending order of their keys. The dataset that `reduce_func` returns may have
+        any number of elements, or none.
 
-        An element that is an error is delivered at once and is in no group. So is one whose key
-        or group size cannot be had: a function that raises, a key that is no int64 scalar (a
-        `SpecError`), a size below 1 (a `ValueError`).
+        An element that is an error is delivered at once and belongs to no group. An element is
+        also an error if `key_func` or `window_size_func` raises for it, if its key is not an int64
+        scalar (a `SpecError`), or if its group size is less than 1 (a `ValueError`).
 
         Examples
         --------

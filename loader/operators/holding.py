@@ -1,4 +1,4 @@
-"""The memory that an element holds: of its arrays and texts, and of all that its objects refer to."""
+"""The memory that an element takes: its arrays and strings, and everything that its objects refer to."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def _leaf_nbytes(leaf: Any, seen: set[int]) -> int:
 
 
 def _held_nbytes(value: Any, seen: set[int]) -> int:
-    """Return the approximate size of an object with all that it refers to: items, attributes, elements of windows.
+    """Return the approximate size of an object and all that it refers to: items, attributes, elements of windows.
 
-    Beyond `_MOST_PARTS` the others are taken to be as large as those.
+    After `_MOST_PARTS` objects, each object that is left counts with the average size of those before it.
     """
     total, parts, waiting = 0, 0, [value]
     while waiting and parts < _MOST_PARTS:
@@ -63,7 +63,7 @@ def _held_nbytes(value: Any, seen: set[int]) -> int:
             base: Any = each.base
             if isinstance(base, np.ndarray):
                 waiting.append(base)
-            elif base is not None:  # the size of a view is that of its header
+            elif base is not None:  # getsizeof counts only the header of a view
                 total += each.nbytes
             waiting += each.ravel().tolist() if each.dtype.hasobject else ()
         elif isinstance(each, dict):

@@ -60,7 +60,7 @@ class Interleave(FlatMap):
 _LOG = 1024
 
 Slots = tuple[tuple[Ref, int] | None, ...]
-"""For each slot the ref of what its dataset is made of, and the number of elements that have come of it."""
+"""For each slot, the ref of the element that its dataset is made from, and the number of elements taken from it."""
 
 
 class TurnMarks:
@@ -95,12 +95,12 @@ class TurnMarks:
 class Interleaved:
     """The elements of `cycle` inner datasets in turns of `block` elements.
 
-    An empty slot is filled when the cursor reaches it; an error moves neither the cursor nor the
-    block's count. Slots are created as the cursor first reaches them.
+    A slot is created when the cursor first reaches it, and an empty slot is filled when the cursor reaches it.
+    An error moves neither the cursor nor the count of the block.
 
-    A mark is (earlier slots, the log of slots that elements were taken from since, the log's length, ...):
-    slots are copied when one of them is filled or emptied, not for each element. If
-    elements are named by file offsets, the log has (slot, offset after the element).
+    A mark is (a copy of the slots and a log, the length of the log, ...). Slots are copied when one of them is
+    filled or emptied, and not for each element. The log has the slot of each element taken since then; if
+    elements are named by file offsets, it has (slot, offset after the element).
     """
 
     def __init__(self, node: Interleave, inners: Inners, pass_: int, context: Context) -> None:
@@ -279,7 +279,7 @@ class Interleaved:
         outer = [slot[0] for slot in named if slot is not None]
         note_wanted(self._node.up, outer, self._pass, self._context)
         self._slots, self._filled = [None] * len(named), len(outer)
-        # In the order of their turns, so that workers begin with what is wanted first.
+        # In the order of their turns, so that workers begin with the dataset that is needed first.
         for k in range(len(named)):
             at = (self._cursor + k) % len(named)
             slot = named[at]
@@ -300,25 +300,25 @@ class InterleavingMethods(Fluent):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Self:
-        """Make a dataset of every element and read several of them in turn.
+        """Make a dataset from each element, and read several of these datasets in turn.
 
-        There are `cycle_length` slots. A slot without a dataset takes the next input when its turn
-        comes; a slot gives `block_length` elements, or fewer if its dataset ends, then it is the
-        next slot's turn.
+        There are `cycle_length` slots, each with one dataset. A slot gives `block_length` elements,
+        or fewer if its dataset ends; then it is the next slot's turn. A slot without a dataset
+        takes the next input element when its turn comes.
 
         Parameters
         ----------
         map_func : callable
-            Called as `map` calls its function; returns a `Dataset`.
+            Returns a `Dataset`. Called as `map` calls its function.
         cycle_length : int, optional
-            How many datasets are read in turn. None and ``AUTOTUNE``: 16.
+            The number of datasets to read in turn. None and ``AUTOTUNE`` mean 16.
         block_length : int, optional
-            How many elements a dataset gives in its turn. None: 1.
+            The number of elements to take from a dataset in its turn. None means 1.
         num_parallel_calls : int, optional
-            How many workers to use, as for `map`; at most `cycle_length`, if that is given. The
-            datasets are then read in workers, each by one, ahead of their turn.
+            The number of workers, as for `map`; at most `cycle_length`, if that is given. The
+            datasets are then read in workers ahead of their turn, each dataset by one worker.
         deterministic : bool, optional
-            For tf.data's sake: the order is the same whatever it says.
+            Accepted as in tf.data, and ignored: the order is always the same.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
@@ -332,14 +332,15 @@ class InterleavingMethods(Fluent):
 
         Notes
         -----
-        The slots' rules are tf.data's. Its default `cycle_length` is the number of the machine's
-        cores, and so the order depends on the machine; here it is 16 everywhere.
+        The order of elements follows tf.data's rules. tf.data's default `cycle_length` is the
+        machine's number of cores, so the order depends on the machine; here it is 16 everywhere.
 
-        An input that is an error, one whose function fails, and an element that is an error stand
-        where they come. As in tf.data they do not count towards `block_length`.
+        Errors are raised at their position in this order, whether an input element, `map_func` or
+        an element of an inner dataset failed. As in tf.data, they do not count towards
+        `block_length`.
 
-        Without workers a dataset is made when its slot's turn comes; workers make the next ones
-        ahead.
+        Without workers, a dataset is made when its slot's turn comes. Workers make the next
+        datasets ahead.
 
         Examples
         --------

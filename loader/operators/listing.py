@@ -64,28 +64,30 @@ class ListingMethods(Fluent):
         *,
         storage_options: Mapping[str, Any] | None = None,
     ) -> Self:
-        r"""Make a dataset of the paths, as str, that match a pattern.
+        r"""List the paths that match a pattern, as a dataset of str.
 
         Parameters
         ----------
         file_pattern : str, path or sequence of them
-            Glob patterns, of local paths or of URLs that fsspec knows (``s3://bucket/train-*``). ``*`` and
-            ``?`` stand for any characters of a name, ``[ab]``, ``[a-z]`` and ``[!ab]`` for one of them, ``**`` for
-            any number of folders, or for all files below; a backslash takes their meaning away. The
-            folders are read now.
+            Glob patterns, of local paths or of URLs that fsspec knows (``s3://bucket/train-*``).
+            Folders are read when `list_files` is called. In a pattern, ``*`` matches any characters
+            of a name and ``?`` one of them. ``[ab]``, ``[a-z]`` and ``[!ab]`` match one character of
+            a set. ``**`` matches any number of folders; as the last name, it matches all files in
+            the folder and its subfolders. A backslash escapes the next character.
         shuffle : bool, optional
-            Default True, as in tf.data: in a new order each iteration. False: sorted.
+            True (the default, as in tf.data): a new random order in each iteration. False: sorted
+            order.
         seed : int, optional
-            Of the shuffle.
+            The seed of the shuffle.
         name : str, optional
             Accepted as in tf.data, and ignored.
         storage_options : dict, optional
-            What a URL's filesystem is made with.
+            Arguments for the filesystem of a URL.
 
         Raises
         ------
         FileNotFoundError
-            Nothing matches any of the patterns.
+            No path matches any of the patterns.
         OSError
             A folder cannot be read.
         ValueError
@@ -93,9 +95,10 @@ class ListingMethods(Fluent):
 
         Notes
         -----
-        As in tf.data, names that begin with a dot match as all others do, folders match as files do, and
-        paths that several patterns match come as often. tf.data reads the folders when it is iterated,
-        has ``**`` stand for one folder, as ``*`` does, and puts ``./`` in front of relative paths.
+        As in tf.data, names that begin with a dot match like any other name, folders match like
+        files, and a path that matches several patterns is listed once for each. Unlike tundish,
+        tf.data reads the folders when it iterates, treats ``**`` like ``*``, and adds ``./`` to the
+        beginning of relative paths.
 
         Examples
         --------

@@ -43,7 +43,7 @@ class Load(Stored):
         return None
 
     def arguments(self) -> dict[str, Any]:
-        # The data, wherever they stand.
+        # The data count, and not the folder that they are in.
         return {"content": self.content, "rows": self.found.rows}
 
     def params(self) -> dict[str, Any]:
@@ -108,14 +108,14 @@ def find(path: str, *, wait: bool) -> Load:
     path : str
         The folder.
     wait : bool
-        True to wait until there is one.
+        True to wait until there is a complete snapshot.
 
     Raises
     ------
     MissingSnapshotError
-        There is none, and `wait` is False.
+        There is no complete snapshot, and `wait` is False.
     """
-    # pyarrow takes a while to load, and is needed by nobody else.
+    # pyarrow takes a while to load, and only these functions need it.
     from tundish.snapshot.catalog import Catalog  # noqa: PLC0415 - see above
 
     catalog, pause = Catalog(path), _FIRST_LOOK_S
@@ -143,7 +143,7 @@ def _nothing(catalog: Any) -> str:
 
 
 def look(path: str, key: str, verify: str) -> Found | None:
-    """Return the complete snapshot under a key."""
+    """Return the complete snapshot under a key; None if there is none."""
     from tundish.snapshot.catalog import Catalog  # noqa: PLC0415 - as above
     from tundish.snapshot.reading.reader import open_reader  # noqa: PLC0415 - as above
 
@@ -168,7 +168,7 @@ def look(path: str, key: str, verify: str) -> Found | None:
 
 
 def stored_spec(found: Found) -> Any:
-    """Return the spec of a complete snapshot's elements; None if the files do not tell it."""
+    """Return the spec of a complete snapshot's elements; None if the files do not determine it."""
     forms = found.reader.forms
     if not forms or any(form.tree != forms[0].tree for form in forms):
         return None
