@@ -152,3 +152,13 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
 
     assert len(every) > 5000, "docstrings are read at all"
     assert not wrong
+
+
+def test_docstrings_place_things_before_and_after() -> None:
+    """A pipeline, a sequence and a file have things before and after one another, none behind or in front."""
+    odd = re.compile(
+        r"\b(behind (an?|the|each|every|it)\b|in front of|for \S+'s sake)", re.IGNORECASE
+    )
+    wrong = [match[0] + "  " + each for each in docstrings() if (match := odd.search(each))]
+
+    assert not wrong, "\n".join(wrong)

@@ -276,7 +276,7 @@ class RaggedFeature(Feature):
     row_splits_dtype : {int32, int64}
         The dtype of `row_splits`.
     validate : bool
-        Accepted for compatibility with tf.io; partitions that do not fit are always an error.
+        Accepted as in tf.io; partitions that do not fit are always an error.
 
     Raises
     ------

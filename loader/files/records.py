@@ -36,7 +36,7 @@ class TextLineDataset(FileDataset):
         The number of files that are read in turn, a line of each, in as many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
-        Accepted for compatibility with tf.data; ignored.
+        Accepted as in tf.data, and ignored.
     encoding : str, optional
         The text's encoding ("utf-8", "latin-1", ...), for str. None: bytes.
     on_error : {"raise", "skip"}, optional
@@ -118,7 +118,7 @@ class FixedLengthRecordDataset(FileDataset[bytes]):
         The number of files that are read in turn, a record of each, in as many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
-        Accepted for compatibility with tf.data; ignored.
+        Accepted as in tf.data, and ignored.
     on_error : {"raise", "skip"}, optional
         What to do with a file that cannot be read, or that ends within a record: raise its error in its
         place, or skip it and count it (``iterator.stats.skipped``). In both cases reading continues with the
@@ -200,7 +200,7 @@ class TFRecordDataset(FileDataset[bytes]):
         The number of files that are read in turn, a record of each, in as many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
-        Accepted for compatibility with tf.data; ignored.
+        Accepted as in tf.data, and ignored.
     on_error : {"raise", "skip"}, optional
         What to do with a record that is damaged, or a file that cannot be read: raise its error in its
         place, or skip it and count it (``iterator.stats.skipped``). In both cases reading continues with

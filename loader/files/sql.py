@@ -33,7 +33,7 @@ class SqlDataset(FileDataset):
         The dtype of each column, which may be ``str`` or ``bytes``. A single dtype, not in a sequence, gives
         elements that are not tuples. None: the driver's types.
     name : str, optional
-        Accepted for compatibility with tf.data; ignored.
+        Accepted as in tf.data, and ignored.
     on_error : {"raise", "skip"}, optional
         What to do with a row whose values do not fit `output_types`: raise its error in its place, or
         skip it and count it (``iterator.stats.skipped``). In both cases reading continues with the next row. An

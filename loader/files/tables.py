@@ -48,7 +48,7 @@ class ParquetDataset(FileDataset):
         The number of files that are read in turn, a row of each, in as many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
-        Accepted for compatibility with tf.data; ignored.
+        Accepted as in tf.data, and ignored.
     on_error : {"raise", "skip"}, optional
         What to do with a row that cannot be converted, or a file that cannot be read: raise its error in its
         place, or skip it and count it (``iterator.stats.skipped``). In both cases reading continues with

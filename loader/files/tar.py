@@ -33,7 +33,7 @@ class TarDataset(FileDataset):
         The number of files that are read in turn, an element of each, in as many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
-        Accepted for compatibility with tf.data; ignored.
+        Accepted as in tf.data, and ignored.
     extensions : sequence of str, optional
         The extensions to read, such as ``("jpg", "cls")``; other files are not read. An element that lacks
         one of them is an error that names it. None: all that are there, which may differ from element

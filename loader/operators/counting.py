@@ -276,10 +276,11 @@ def check_fits(what: str, numbers: range, dtype: str) -> None:
     """
     kind = np.dtype(dtype)
     bounds: Any = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
+    least, largest = (x.item() if kind.kind == "f" else x for x in (bounds.min, bounds.max))
     for number in (numbers[0], numbers[-1]) if numbers else ():
-        if not bounds.min <= number <= bounds.max:
+        if not least <= number <= largest:
             raise SpecError(
-                f"{what} gives {number}, which {dtype} cannot hold ({bounds.min} to {bounds.max})"
+                f"{what} gives {number}, which {dtype} cannot hold ({least} to {largest})"
             )
 
 

@@ -139,7 +139,7 @@ class Optional:
         Parameters
         ----------
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            Accepted as in tf.data, and ignored.
         """
         return self._value is not _EMPTY
 
@@ -149,7 +149,7 @@ class Optional:
         Parameters
         ----------
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            Accepted as in tf.data, and ignored.
 
         Raises
         ------

@@ -551,7 +551,17 @@ class SnapshotWriteError(SnapshotError, OSError):
 
     @classmethod
     def of(cls, problem: OSError, where: str, durable: int) -> SnapshotWriteError:
-        """Make it of a system's error; `where` is the file if that does not tell."""
+        """Make the error of a system's error.
+
+        Parameters
+        ----------
+        problem : OSError
+            The system's error.
+        where : str
+            The path, if the system's error has none.
+        durable : int
+            The number of elements that are safely on disk.
+        """
         path, text = problem.filename or where, problem.strerror or repr(problem)
         return cls(str(path), text, durable, problem.errno)
 

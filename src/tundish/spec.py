@@ -69,7 +69,7 @@ class ArraySpec:
     dtype : numpy.dtype or type
         ``str``, ``bytes`` and ``object`` stand for Python values. Default: float32, as in tf.TensorSpec.
     name : str, optional
-        For tf's sake; specs that differ in it alone are equal, which they are not there.
+        Accepted as in tf.TensorSpec. Specs that differ in it alone are equal here, but not in tf.
 
     Examples
     --------

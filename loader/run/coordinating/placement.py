@@ -102,8 +102,8 @@ class Placement:
     def cut(self, node: Operator) -> Operator | None:
         """Return the node up to which a service computes a stage that goes on at home; None if one place computes it.
 
-        Only within a run of operators that handle elements one by one can a stage be cut. What is deferred behind a
-        change of order is computed together with what comes after.
+        Only within a run of operators that handle elements one by one can a stage be cut. Operators that are deferred until after a
+        change of order are computed together with those after it.
         """
         run: list[Any] = [node, *run_of(node.inputs[0])] if node.noting else run_of(node)
         ours = [each for each in run if self._at_home(each)]

@@ -314,7 +314,7 @@ def _is_torn(data: bytes, at: int) -> bool:
 
 
 def _checked(lines: list[dict[str, Any]], path: str) -> list[dict[str, Any]]:
-    """Return the entries behind the first line, which says the format."""
+    """Return the entries after the first line, which says the format."""
     if not lines:
         return []
     version = lines[0].get("format")

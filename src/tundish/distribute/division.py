@@ -268,8 +268,8 @@ def _own(root: Operator, context: InputContext) -> Division:
 def _check_widths(root: Operator, made: Operator) -> None:
     """Raise if a short padded batch may come before others.
 
-    Steps are slices of them, side by side. Behind a short one a step begins in one batch and ends in
-    the next, which is of another width.
+    Steps are slices of them, side by side. After a short batch a step begins in one batch and ends in
+    the next, which has another width.
     """
     size, known = made.batch_size or 1, made.inputs[0].cardinality
     whole = known == INFINITE_CARDINALITY or (known >= 0 and not known % size)

@@ -166,16 +166,16 @@ def permutation_of_units(
 ) -> list[int]:
     """Return the order of pass `number` of ``shuffle(None, seed, units=)``: the records of a shard.
 
-    Units stand one behind the other in the order of their `permutation`. A shard is a stretch of their records, the first
-    ones a record longer where they cannot be of one length. The stretch is cut where units begin, every so many
-    of them, and each piece is permuted by itself, with a seed that says where it begins among all records.
+    The units follow one another in the order of their `permutation`. A shard is a range of their records; if the
+    lengths of shards differ, the first ones have one record more. The range is cut at the beginning of every
+    `units`-th unit, and each piece is permuted by itself, with a seed that depends on its first record's number.
 
     Parameters
     ----------
     sizes : sequence of int
         The sizes of the units.
     units : int
-        How many of them are permuted together.
+        The number of units that are permuted together.
     seed, number : int
         As for `permutation`.
     shard : (int, int)
