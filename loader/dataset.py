@@ -249,8 +249,8 @@ class Dataset(Methods[Element_co], Nested):
         if count == UNKNOWN_CARDINALITY:
             why = why_unnumbered(self._node)
             raise TypeError(
-                f"how many elements this dataset has is not known before it has run{why}; "
-                "assert_cardinality(n) says it"
+                f"the number of elements is not known before the dataset has run{why}; "
+                "call assert_cardinality(n) to set it"
             )
         return count
 

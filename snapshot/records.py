@@ -95,7 +95,7 @@ def _batch(entry: JSON, fields: Fields) -> BatchRecord:
         and entry[4] < 2**32
     ):
         raise SnapshotCorruptError(
-            fields.path, f"{show(entry)} is no [start, rows, offset, length, crc32]"
+            fields.path, f"{show(entry)} is not [start, rows, offset, length, crc32]"
         )
     return BatchRecord(*entry[:5])
 
@@ -145,7 +145,7 @@ def _error(entry: JSON, path: str) -> StoredError:
         and (entry[2] is None or isinstance(entry[2], list))
         and isinstance(entry[3], str)
     ):
-        raise SnapshotCorruptError(path, f"{show(entry)} is no [n, type, args, text]")
+        raise SnapshotCorruptError(path, f"{show(entry)} is not [n, type, args, text]")
     return StoredError(entry[0], entry[1], None if entry[2] is None else tuple(entry[2]), entry[3])
 
 

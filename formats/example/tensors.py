@@ -130,7 +130,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:  # no
     try:
         array = _parse(data, _name_of(out_type))
     except MalformedError as error:
-        raise ValueError(f"{len(data):,} bytes that are no TensorProto: {error}") from None
+        raise ValueError(f"these {len(data):,} bytes are not a TensorProto: {error}") from None
     return array[()] if not array.ndim else array
 
 
@@ -336,7 +336,9 @@ def decode_raw(
                 f"bytes of one length are needed; of number {k} it is {len(row)}, not {size}"
             )
     if size % dtype.itemsize:
-        raise ValueError(f"{size} bytes are no multiple of {dtype.itemsize}, the size of {dtype}")
+        raise ValueError(
+            f"{size} bytes are not a multiple of {dtype.itemsize}, the size of {dtype}"
+        )
     order = dtype.newbyteorder("<" if little_endian else ">")
     numbers = np.frombuffer(bytearray().join(rows), order).astype(dtype, copy=False)
     return numbers.reshape(*items.shape, size // dtype.itemsize)

@@ -375,7 +375,7 @@ def default_of(kind: Any, name: str, default: Any) -> np.ndarray:
             array = pa.array([value], None if pa.types.is_null(kind) else kind)
         made = to_numpy(array, name, {}, wrong)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
-        raise SpecError(f"defaults[{name!r}] = {default!r} is no {kind}: {problem}") from None
+        raise SpecError(f"defaults[{name!r}] = {default!r} is not a {kind}: {problem}") from None
     if wrong or default is None:
-        raise SpecError(f"defaults[{name!r}] = {default!r} is no {kind}")
+        raise SpecError(f"defaults[{name!r}] = {default!r} is not a {kind}")
     return np.asarray(made)

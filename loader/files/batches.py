@@ -127,7 +127,7 @@ def make_csv_dataset(  # noqa: PLR0917 - tf.data's order
     )
     names = list(column_names) if column_names is not None else probe.names(header)
     if len(set(names)) < len(names):
-        raise ValueError(f"column_names must differ, and one stands twice: {names}")
+        raise ValueError(f"column_names must differ, but one occurs twice: {names}")
     chosen = _chosen(select_columns, names)
     if column_defaults is None:
         column_defaults = probe.defaults(names, chosen, na_value, header, num_rows_for_inference)

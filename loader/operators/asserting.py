@@ -327,7 +327,7 @@ def _filling(dataset: AssertingMethods, mask_key: str) -> dict[str, Any]:
             first = next(elements)
     except (StopIteration, Exception) as error:
         raise SpecError(
-            f"pad_to_cardinality takes the structure of the first element, but there is none, or it failed: {error!r}"
+            f"pad_to_cardinality needs the structure of the first element, but the dataset is empty or that element failed: {error!r}"
         ) from error
     if type(first) is not dict:
         raise SpecError(f"pad_to_cardinality needs elements that are dicts, not {spec_of(first)}")

@@ -315,7 +315,9 @@ def token_of(
     try:
         return _cast(value, str(value), dtype)
     except (OverflowError, ValueError):
-        raise SpecError(f"pack's {argument} {value!r} is no {dtype}, as {name!r} is") from None
+        raise SpecError(
+            f"pack's {argument} {value!r} does not fit {dtype}, the dtype of {name!r}"
+        ) from None
 
 
 @lru_cache(maxsize=256)

@@ -87,7 +87,7 @@ REFUSED: dict[str, tuple[Callable[[td.Dataset], td.Dataset], str]] = {
         lambda p: td.Dataset.from_list(listed(p)).take(2).flat_map(td.TFRecordDataset).batch(6),
         "2 file.s., which",
     ),
-    "no files": (lambda p: td.Dataset.range(4).batch(6), "range is no list of files"),
+    "no files": (lambda p: td.Dataset.range(4).batch(6), "range is not a list of files"),
     "take": (lambda p: td.TFRecordDataset(p).take(3).batch(6), "take would see"),
     "enumerate": (lambda p: td.TFRecordDataset(p).enumerate().batch(6), "enumerate would see"),
     "unique": (lambda p: td.TFRecordDataset(p).unique().batch(6), "unique would see"),

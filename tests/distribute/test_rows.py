@@ -381,5 +381,5 @@ def test_next_in_all_its_forms() -> None:
 
 def test_words_for_policies() -> None:
     assert run(with_policy(numbers(8).batch(4), "data"), 2) == run(numbers(8).batch(4), 2)
-    with pytest.raises(ValueError, match="no list of files"):
+    with pytest.raises(ValueError, match="not a list of files"):
         run(with_policy(numbers(8).batch(4), "file"), 2)

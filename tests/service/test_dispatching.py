@@ -225,7 +225,7 @@ class TestHeartbeats:
         for name, address in {"2": ["a", 3], "1": ["c", 4], "3": ["b", 7], "0": ["::1", 9]}.items():
             bench.agent(name, 1, address=address)
         assert [agent.address[0] for agent in bench.it.agents()] == ["b", "a", "c", "::1"]
-        with pytest.raises(PermissionError, match=r"the agent at b:8 is none of .* b:7, a"):
+        with pytest.raises(PermissionError, match=r"the agent at b:8 is not among .* b:7, a"):
             bench.agent("5", 1, address=["b", 8])
         assert bench.ask("status")["members"] == ["b:7", "a", "c:%port%", "[::1]:9"]
 

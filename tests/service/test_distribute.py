@@ -219,7 +219,7 @@ def test_static_shares_in_turn(tmp_path: Path) -> None:
 
         either = service.ShardingPolicy.FILE_OR_DATA
         assert [int(x) for x in cluster.computes(Dataset.range(5), either)] == list(range(5))
-        with pytest.raises(ValueError, match="no list of files"):
+        with pytest.raises(ValueError, match="not a list of files"):
             cluster.computes(Dataset.range(5), service.ShardingPolicy.FILE)
         with pytest.raises(ValueError, match="but the plan has none"):
             cluster.computes(Dataset.range(5), service.ShardingPolicy.HINT)

@@ -112,7 +112,7 @@ class Seats(Role):
         digest = ask.get("digest")
         blobs = hello["blobs"]
         if digest is not None and digest not in blobs:
-            raise ValueError(f"digest is {digest!r}, which is none of the blobs")
+            raise ValueError(f"digest is {digest!r}, which is not among the blobs")
         if len(blobs) != (1 if digest is None else 2):
             raise ValueError(
                 f"{len(blobs)} blobs; a worker needs its config, and the payload if it has one"
@@ -138,9 +138,9 @@ class Seats(Role):
         for digest, nbytes in blobs.items():
             if nbytes > self.payloads.most_bytes:
                 raise ValueError(
-                    f"{self.name} keeps {self.payloads.most_bytes:,} bytes of what functions and sources of "
-                    f"pipelines hold, and blob {digest} alone has {nbytes:,}: use np.memmap or files for what is "
-                    "large; the limit is a quarter of the agent's memory"
+                    f"{self.name} keeps at most {self.payloads.most_bytes:,} bytes of data that functions and sources of "
+                    f"pipelines refer to, and blob {digest} alone has {nbytes:,}: use np.memmap or files for large "
+                    "arrays; the limit is a quarter of the agent's memory"
                 )
         if any(digest in self._coming for digest in blobs):
             return None

@@ -334,7 +334,7 @@ class Listener:
             )
         blobs = hello.setdefault("blobs", {})
         if not isinstance(hello.setdefault("ask", {}), dict) or not isinstance(blobs, dict):
-            raise ValueError("HELLO has an ask or blobs that are no objects")  # noqa: TRY004 - received
+            raise ValueError("HELLO's ask or blobs are not objects")  # noqa: TRY004 - received
         for digest, nbytes in blobs.items():
             if len(digest) != _DIGEST or type(nbytes) is not int or nbytes < 0:
                 raise ValueError(f"a blob {digest!r} of {nbytes!r} bytes")

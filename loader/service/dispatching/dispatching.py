@@ -195,7 +195,7 @@ class Dispatching:
     def _admit(self, address: Address, told: str) -> None:
         if self._members and not any(is_member(address, told, each) for each in self._members):
             raise PermissionError(
-                f"the agent at {told or show_address(address)} is none of the dispatcher's worker_addresses, "
+                f"the agent at {told or show_address(address)} is not among the dispatcher's worker_addresses, "
                 f"which are {', '.join(self._members)}"
             )
 

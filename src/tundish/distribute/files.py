@@ -44,7 +44,7 @@ def by_files(root: Operator, count: int, index: int) -> Operator:
             return over(node, node.inputs[0], _share_of_files(node.inputs[0], node, count, index))
         if not node.inputs:
             raise NoFilesError(
-                f"{node.label} is no list of files that a reader is given: begin with list_files, or "
+                f"{node.label} is not a list of files for a reader: begin with list_files, or "
                 "with a dataset of files, or use the policy DATA"
             )
         if not node.distributive:

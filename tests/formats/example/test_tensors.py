@@ -80,7 +80,7 @@ def test_values_in_fields_of_their_own() -> None:
         (io.serialize_tensor(1), "int32", SpecError, "is of int64, not of int32"),
         (io.serialize_tensor("a"), int, SpecError, "is of string, not of int64"),
         (b"", int, SpecError, "is of dtype 0"),
-        (io.serialize_tensor([1, 2])[:-1], int, ValueError, "no TensorProto: byte"),
+        (io.serialize_tensor([1, 2])[:-1], int, ValueError, "not a TensorProto: byte"),
         (
             b"\x08\x01\x12\x04\x12\x02\x08\x03\x22\x01a",
             "float32",
@@ -139,7 +139,7 @@ def test_raw_bytes() -> None:
     assert io.decode_raw(np.zeros((0, 2), object), "int8").shape == (0, 2, 0)
     with pytest.raises(ValueError, match="of number 1 it is 2, not 1"):
         io.decode_raw([b"a", b"bc"], np.uint8)
-    with pytest.raises(ValueError, match="3 bytes are no multiple of 2"):
+    with pytest.raises(ValueError, match="3 bytes are not a multiple of 2"):
         io.decode_raw(b"abc", np.uint16)
     with pytest.raises(ValueError, match="of numbers"):
         io.decode_raw(b"abc", object)

@@ -256,7 +256,7 @@ def test_defaults_of_lists() -> None:
     ids=str,
 )
 def test_a_default_that_does_not_fit_is_told(kind: Any, default: Any) -> None:
-    with pytest.raises(SpecError, match=r"defaults\['c'\] = .* is no "):
+    with pytest.raises(SpecError, match=r"defaults\['c'\] = .* is not a "):
         default_of(kind, "c", default)
 
 

@@ -54,7 +54,7 @@ def test_random_access_stays_where_the_number_is_right() -> None:
         (lambda: ROWS.pad_to_cardinality(3, NO_STR), TypeError, "mask_key must be a str"),
         (lambda: ROWS.pad_to_cardinality(-1), ValueError, "cardinality must be at least 0"),
         (lambda: td.Dataset.range(2).pad_to_cardinality(3), SpecError, "elements that are dicts"),
-        (lambda: ROWS.take(0).pad_to_cardinality(3), SpecError, "there is none"),
+        (lambda: ROWS.take(0).pad_to_cardinality(3), SpecError, "the dataset is empty"),
         (lambda: ROWS.map(lambda _: 1 // 0).pad_to_cardinality(3), SpecError, "ZeroDivisionError"),
         (
             lambda: ROWS.map(lambda _: {"o": object()}).pad_to_cardinality(3),

@@ -125,7 +125,7 @@ def test_an_error_costs_no_other_sequence() -> None:
         ({"a": {"b": [1]}}, "needs a 1-D array or a dict of them"),
         (([1], [2]), "needs a 1-D array or a dict of them"),
         ({"positions": [1]}, r"needs other keys than \['positions', 'segment_ids'\]"),
-        ({"a": np.zeros(1, np.uint8)}, "pad_value -1 is no uint8, as 'a' is"),
+        ({"a": np.zeros(1, np.uint8)}, "pad_value -1 does not fit uint8, the dtype of 'a'"),
         ({"b": [1]}, "separator names no token for 'b'"),
     ],
 )

@@ -39,7 +39,7 @@ def test_compressed(tmp_path: Path, paths: list[Path]) -> None:
     packed.write_bytes(gzip.compress(paths[0].read_bytes()))
 
     assert list(Fixed(packed, 3, 2, 1, compression_type="GZIP")) == [b"aaa", b"bbb", b"ccc"]
-    with pytest.raises(TypeError, match="is not known before it has run"):
+    with pytest.raises(TypeError, match="is not known before the dataset has run"):
         len(Fixed(packed, 3, 2, 1, compression_type="GZIP"))
 
 

@@ -28,7 +28,7 @@ def test_why_there_are_no_numbers(tmp_path: Path, arguments: dict[str, Any], why
 
     with pytest.raises(SpecError, match=rf"TextLineDataset has none \(.*{why}.*\); use shuffle"):
         ds.shuffle(None)
-    with pytest.raises(TypeError, match=rf"before it has run \(.*{why}"):
+    with pytest.raises(TypeError, match=rf"before the dataset has run \(.*{why}"):
         len(ds)
     with pytest.raises(TypeError, match=rf"no random access \(.*{why}"):
         ds[0]
