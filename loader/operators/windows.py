@@ -21,6 +21,7 @@ from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.spec import (
     DatasetSpec,
     flatten,
+    leaves_like,
     map_leaves,
     paths,
     same_structure,
@@ -246,8 +247,7 @@ def _leaves(element: Any, tree: Any) -> list[Any]:
     if not same_structure(own, tree):
         told = f"the element has the structure {show_tree(own)}, the window {show_tree(tree)}"
         return [BrokenElement(SpecError(told))] * count
-    by_path = dict(zip(paths(own), leaves, strict=True))
-    return [by_path[path] for path in paths(tree)]
+    return leaves_like(element, tree)
 
 
 class WindowMethods(Fluent):
