@@ -89,7 +89,6 @@ class HostServer:
         self._settings = Applied()
         self._ring: Ring | None = None
         self._limit = self._budget = 0
-        self._failed = ""
 
     # -- the loop ------------------------------------------------------------------------------
 
