@@ -85,6 +85,10 @@ class Arena:
         self.capacity = _free_bytes(fd)
         self._close_fd = weakref.finalize(self, os.close, fd)
 
+    def bounded(self, nbytes: int) -> int:
+        """Return a number of bytes, or the room of the file system if that is less."""
+        return nbytes if self.capacity is None else min(nbytes, self.capacity)
+
     @classmethod
     def create(cls, *, stride: int | None = None, slots: int = 256) -> Arena:
         """Make the process's arena from the best available kind of memory.

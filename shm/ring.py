@@ -63,16 +63,11 @@ class Ring:
     ----------
     arena : Arena
         The memory.
-    budget_bytes : int
-        The number of bytes that may be allocated; users of the ring compare `used_bytes` with it.
     """
 
-    def __init__(self, arena: Arena, budget_bytes: int) -> None:
-        capacity = arena.capacity
+    def __init__(self, arena: Arena) -> None:
         self.arena = arena
         """The memory whose slots these are."""
-        self.budget = budget_bytes if capacity is None else min(budget_bytes, capacity)
-        """Bytes that may have pages: what was asked for, or the file system's room if less."""
         self._owner = os.getpid()
         self._states = [SlotState.FREE] * arena.slots
         self._allocated = [0] * arena.slots

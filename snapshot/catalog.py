@@ -247,10 +247,6 @@ class Catalog:
 
     # -- naming what is there ---------------------------------------------------------------------
 
-    def outcome(self, key: str) -> RunOutcome:
-        """Return the state of a key."""
-        return self.examine(key)[0]
-
     def examine(self, key: str) -> tuple[RunOutcome, SnapshotError | None]:
         """Return the state of a key, and its problem.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, islice, repeat
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tundish.errors import IncompatibleCheckpointError
@@ -19,7 +19,6 @@ from tundish.loader.dataloader.chain import (
     copy_of,
     described,
     distinct,
-    generator_of,
     generators_in,
     global_of,
     is_standard,
@@ -27,6 +26,7 @@ from tundish.loader.dataloader.chain import (
     measured,
 )
 from tundish.loader.dataloader.generators import as_generator
+from tundish.loader.dataloader.passes import Innermost, Passes, lending
 from tundish.loader.dataloader.recipe import is_stateful
 from tundish.loader.dataloader.seeding import generators_of
 from tundish.loader.dataloader.streaming import begun, pulled, raising
@@ -152,8 +152,6 @@ class Epoch:
         # A state that was taken at the end of an epoch may lead to its end: then it begins anew.
         self._again = mark.own is not None and not skip and not samples
         self._cursor, self._exhausted = mark.cursor, mark.over
-        self._passed: Any = getattr(type(self._core), "__iter__", None)
-        self._passes = 0  # over the innermost sampler
         self._iterator: Any = None  # the innermost sampler's, if it has a state
         self.untouched = mark.over  # put there now, it might begin anew: that is for the next epoch
         if self._stateful is not None and mark.own is not None:
@@ -166,6 +164,7 @@ class Epoch:
         with contextlib.suppress(Exception):  # one that can say it only once it is iterated over
             self.mark = self.mark_now()
         self.record: dict[str, Any] = {} if record is None else copy.copy(record)
+        self._passes = Passes(self._core, self.record)
         if "generators" in self.record:
             self._check(len(self.record["generators"]) == len(self._generators), "generator=")
             for own, state in zip(self._generators, self.record["generators"], strict=True):
@@ -249,11 +248,7 @@ class Epoch:
         self._check(told == what, f"sampler: {what} here, {told} in the state")
         if kind == "distributed":
             return self._distributed(skip, samples)
-        if kind in ("random", "drawn"):
-            draw = self._seeded if kind == "random" else self._drawn
-            # At the first index, not before: that is where the sampler itself draws.
-            return self._over(skip, samples, lambda: chain.from_iterable(each() for each in [draw]))
-        return self._over(skip, samples)
+        return self._over(skip, samples, self._passes.drawing())
 
     def _over(
         self, skip: int, samples: int, passes: Callable[[], Any] | None = None
@@ -281,33 +276,15 @@ class Epoch:
     def _asked(self, passes: Callable[[], Any] | None, had: int = 0) -> Iterator[Any]:
         """Yield all batches, or those without the first `had` samples."""
         if not self._standard and len(self._chain) > 1:
-            return pulled(begun(self._sampler)) if passes is None else self._lending(passes)
+            if passes is not None:
+                return lending(self._sampler, self._core, passes)
+            return pulled(begun(self._sampler))
 
         def begin() -> Iterator[Any]:
             iterator = self._begun(begun(self._core) if passes is None else passes())
             return islice(iterator, had, None) if had else iterator
 
-        return pulled(begun(self._rebuilt(_Innermost(begin))))
-
-    def _lending(self, passes: Callable[[], Any]) -> Iterator[Any]:
-        """Yield the batches of samplers that we do not know, with other passes over the innermost one.
-
-        They are asked themselves, since a copy would forget what they change as they are iterated. They may hold the
-        innermost one by any name. So that one has a class with these passes, for as long as they are asked.
-        """
-        core, own = self._core, type(self._core)
-        named = {"__module__": own.__module__, "__qualname__": own.__qualname__}
-        lent = type(own.__name__, (own,), {"__iter__": lambda _: passes(), **named})
-
-        def lending(ask: Callable[[], Any]) -> Any:
-            core.__class__ = lent
-            try:
-                return ask()
-            finally:
-                core.__class__ = own
-
-        stream = pulled(lending(lambda: begun(self._sampler)))
-        return pulled(map(lending, repeat(lambda: next(stream))))
+        return pulled(begun(self._rebuilt(Innermost(begin))))
 
     def _begun(self, iterator: Any) -> Any:
         """Register the innermost sampler's iterator, restore its position, and note its end."""
@@ -351,45 +328,6 @@ class Epoch:
             core = again
         return core
 
-    # -- the passes over the innermost sampler ---------------------------------------------------
-
-    def _seeded(self) -> Any:
-        """Begin a pass of a sampler that draws a seed from the process's generator."""
-        source = global_of(self._core)
-        seed = copy_of(source).int64()
-        told = self._told("seed", seed)
-        if told == seed:
-            source.int64()
-        return self._drawing(generator_of(self._core).manual_seed(told))
-
-    def _drawn(self) -> Any:
-        """Begin a pass of a sampler that draws its order from the process's generator."""
-        now = global_of(self._core).state_dict()
-        told = self._told("drawn", now)
-        if told == now:
-            return self._passed(self._core)
-        generator = generator_of(self._core)
-        as_generator(generator).load_state_dict(told)
-        return self._drawing(generator)
-
-    def _told(self, name: str, now: Any) -> Any:
-        """Return what the record has for this pass; if nothing yet, `now`, which is recorded.
-
-        One pass is the rule. A sampler around the innermost one may begin it again and again, and its epoch never ends.
-        """
-        number, self._passes = self._passes, self._passes + 1
-        if not number:
-            return self.record.setdefault(name, now)
-        later: list[Any] = self.record.setdefault("later", [])
-        if number > len(later):
-            later.append(now)
-        return later[number - 1]
-
-    def _drawing(self, generator: Any) -> Any:
-        core = copy.copy(self._core)
-        core.generator = generator
-        return self._passed(core)
-
     def _distributed(self, skip: int, samples: int) -> Iterator[Any]:
         core, record = self._core, self.record
         world, rank = core.num_replicas, core.rank
@@ -414,7 +352,7 @@ class Epoch:
         if own.uneven == "mask":
             self._valid = valid
         rest = [indices.tolist()]  # of this pass; one that begins after it is a whole one
-        return self._over(skip, samples, lambda: iter(rest.pop()) if rest else self._passed(core))
+        return self._over(skip, samples, lambda: iter(rest.pop()) if rest else self._passes.plain())
 
     def _check_rest(self, had: int) -> None:
         """Raise if the ranks of a state have had more samples than a pass has for them."""
@@ -428,16 +366,6 @@ class Epoch:
         raise IncompatibleCheckpointError(
             (f"{here}: {places}, and a later pass can go on with {world} ranks only",)
         )
-
-
-class _Innermost:
-    """A stand-in for the innermost sampler."""
-
-    def __init__(self, begin: Callable[[], Iterator[Any]]) -> None:
-        self._begin = begin
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._begin()
 
 
 def _counts_epochs(sampler: Any) -> bool:

@@ -33,10 +33,9 @@ _ALIGN = 128
 _PRIVATE = 65536
 """Leaves up to here are handed out as copies: a label that is kept pins no batch."""
 
-_CUT = (
-    "a tensor that requires a gradient and was computed from others cannot leave its worker: the gradient would end there, and train "
-    "nothing. Return tensor.detach() from the dataset or collate_fn, or compute it in the training step"
-)
+
+class CutGradientError(RuntimeError):
+    """A tensor of a batch has a gradient that leads back to others, which would be cut off."""
 
 
 class TensorLeaf:
@@ -177,13 +176,15 @@ def pack_batch(batch: Any, state: Any = None) -> PackedBatch:
 
     try:
         return PackedBatch(_dumps(_BatchPickler, value, aside), raws)
+    except CutGradientError:
+        raise
     except Exception:  # noqa: BLE001 - whatever pickle cannot take, cloudpickle may
         raws.clear()
     try:
         return PackedBatch(_dumps(_Cloud, value, aside), raws)
+    except CutGradientError:
+        raise
     except Exception as error:
-        if error.args == (_CUT,):
-            raise
         raise _unpicklable(batch, error) from error
 
 
@@ -209,7 +210,10 @@ def _dumps(pickler: Any, value: Any, aside: Any) -> bytes:
 
 def _tensor(tensor: Any) -> Any:
     if tensor.requires_grad and not tensor.is_leaf:
-        raise RuntimeError(_CUT)
+        raise CutGradientError(
+            "a tensor that requires a gradient and was computed from others cannot leave its worker: the gradient would end there, "
+            "and train nothing. Return tensor.detach() from the dataset or collate_fn, or compute it in the training step"
+        )
     reduced = reduce_tensor(tensor)
     return tensor.__reduce_ex__(5) if reduced is NotImplemented else reduced
 

@@ -19,6 +19,9 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.operator import Unary
+from tundish.loader.protocols.ownership import (
+    read_only as _read_only,  # as digests of methods name it
+)
 from tundish.loader.protocols.raised import Carried, raise_from
 from tundish.loader.protocols.state_parsing import (
     count,
@@ -351,9 +354,3 @@ def _zero(leaf: Any) -> Any:
     for at, part in np.ndenumerate(leaf):
         zeros[at] = _zero(part)
     return zeros
-
-
-def _read_only(leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray):
-        leaf.flags.writeable = False
-    return leaf

@@ -23,8 +23,8 @@ from tundish.spec import (
     ArraySpec,
     Tree,
     flatten,
+    leaves_like,
     map_leaves,
-    paths,
 )
 
 if TYPE_CHECKING:
@@ -254,8 +254,7 @@ def columns_of(values: Sequence[Any]) -> tuple[Tree, list[Sequence[Any]]]:
     for value in values[1:]:
         leaves, other = flatten(value)
         if other != tree:  # equal except for the order of a dict's keys
-            by_path = dict(zip(paths(other), leaves, strict=True))
-            leaves = [by_path[path] for path in paths(tree)]
+            leaves = leaves_like(value, tree)
         rows.append(leaves)
     return tree, [list(column) for column in zip(*rows, strict=True)]
 

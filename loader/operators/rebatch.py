@@ -23,7 +23,16 @@ from tundish.loader.protocols.rows import Form, Row, Rows, form_of, form_of_valu
 from tundish.loader.protocols.specs import over
 from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.ragged import Ragged, Sparse
-from tundish.spec import ArraySpec, Tree, flatten, map_leaves, paths, show_key, unflatten
+from tundish.spec import (
+    ArraySpec,
+    Tree,
+    flatten,
+    leaves_like,
+    map_leaves,
+    paths,
+    show_key,
+    unflatten,
+)
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Spec, Value
@@ -261,8 +270,7 @@ def joined(parts: list[Slice]) -> Any:
             first, tree, columns = form, here, [[] for _ in leaves]
         check_fit(have, form, first)
         if here != tree:  # the same but for the order of keys
-            by_path = dict(zip(paths(here), leaves, strict=True))
-            leaves = [by_path[path] for path in paths(tree)]
+            leaves = leaves_like(value, tree)
         for column, leaf in zip(columns, leaves, strict=True):
             column.append(leaf[begin:stop])
         have += stop - begin

@@ -18,7 +18,7 @@ from tundish.loader.operators.snapshot import (
 from tundish.loader.plan.checks import check_callable, check_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
-from tundish.spec import ArraySpec, flatten, paths, same_structure, show_tree
+from tundish.spec import ArraySpec, flatten, leaves_like, paths, same_structure, show_tree
 
 if TYPE_CHECKING:
     import os
@@ -172,15 +172,13 @@ class SavingMethods(Fluent):
 
 def check_spec(path: str, asked: Any, found: Any) -> None:
     """Check elements' spec against the expected one, in which a size of None is any size."""
-    (wanted, tree), (have, stored) = flatten(asked), flatten(found)
+    (wanted, tree), (_, stored) = flatten(asked), flatten(found)
     if not same_structure(tree, stored):
         raise SpecError(
             f"{path}: element_spec has the structure {show_tree(tree)} (* is an array), and the "
             f"files have {show_tree(stored)}"
         )
-    there = dict(zip(paths(stored), have, strict=True))
-    for name, one in zip(paths(tree), wanted, strict=True):
-        other = there[name]
+    for name, one, other in zip(paths(tree), wanted, leaves_like(found, tree), strict=True):
         fits = isinstance(one, ArraySpec) and one.dtype == other.dtype and _includes(one, other)
         if not fits:
             raise SpecError(

@@ -23,6 +23,7 @@ from tundish.loader.protocols.results import checked
 from tundish.spec import (
     flatten,
     leaf_key,
+    leaves_like,
     map_leaves,
     normalise,
     same_structure,
@@ -136,8 +137,7 @@ class State:
         leaves, tree = flatten(value)
         fits = tree == self._tree or same_structure(tree, self._tree)
         if tree != self._tree and fits:  # a dict's keys in another order
-            value = _in_order(value, self._tree)
-            leaves, _ = flatten(value)
+            leaves = leaves_like(value, self._tree)
         if not fits or [_dtype(leaf) for leaf in leaves] != self._dtypes:
             raise SpecError(
                 f"{self._what} returned a state {spec_of(value)}, the initial state is {self._spec}"
@@ -148,17 +148,6 @@ class State:
 def _dtype(leaf: Any) -> Any:
     key = leaf_key(leaf)
     return key if isinstance(key, type) else key[0]
-
-
-def _in_order(value: Any, tree: Any) -> Any:
-    """Return a nest with the keys of its dicts in the order of a tree's."""
-    if tree is None:
-        return value
-    kind, keys, subtrees = tree
-    if kind == "d":
-        return {key: _in_order(value[key], sub) for key, sub in zip(keys, subtrees, strict=True)}
-    parts = [_in_order(part, sub) for part, sub in zip(value, subtrees, strict=True)]
-    return tuple(parts) if kind == "t" else keys(*parts)
 
 
 class FailureMaker:

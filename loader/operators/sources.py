@@ -16,6 +16,9 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.foreign import as_arrays, columns_of, gives_alike, has_columns
 from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.protocols.ownership import private
+from tundish.loader.protocols.ownership import (
+    read_only as _read_only,  # as digests of methods name it
+)
 from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.specs import common
@@ -402,13 +405,6 @@ def row_spec(array: np.ndarray) -> ArraySpec:
     kinds = set(map(type, array))
     # Whatever else stands there may be an array too.
     return ArraySpec((), kinds.pop()) if kinds in ({str}, {bytes}) else ArraySpec(None, object)
-
-
-def _read_only(leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray):
-        leaf = leaf.view()
-        leaf.flags.writeable = False
-    return leaf
 
 
 def _sliceable(leaf: Any) -> Any:

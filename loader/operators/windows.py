@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-import numpy as np
-
 from tundish.errors import SpecError
 from tundish.loader.plan.checks import check_count, check_flag
 from tundish.loader.protocols.failure import without_frames
@@ -16,11 +14,13 @@ from tundish.loader.protocols.generating import BrokenElement
 from tundish.loader.protocols.items import End, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import add_origin, describe_origin, note_wanted, refs
 from tundish.loader.protocols.operator import Operator, SourceNode, Unary
+from tundish.loader.protocols.ownership import read_only
 from tundish.loader.protocols.refs import numbered, some
 from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.spec import (
     DatasetSpec,
     flatten,
+    leaves_like,
     map_leaves,
     paths,
     same_structure,
@@ -202,20 +202,12 @@ def parts_of(maker: Maker, node: Unary) -> Callable[[Any, int], list[Any]]:
 
     def part(item: Any, pass_: int) -> Any:
         try:
-            return map_leaves(read_only, up(item, pass_))
+            return map_leaves(read_only, up(item, pass_))  # several windows may contain it
         except Exception as error:  # noqa: BLE001 - the element's error, raised where it is read
             origin = describe_origin(*identity(ref_of(item), pass_))
             return BrokenElement(without_frames(add_origin(error, origin, where)))
 
     return lambda items, pass_: [part(item, pass_) for item in items]
-
-
-def read_only(leaf: Any) -> Any:
-    """Return a read-only array, since several windows may contain it."""
-    if isinstance(leaf, np.ndarray):
-        leaf = leaf.view()
-        leaf.flags.writeable = False
-    return leaf
 
 
 def dataset_of(make: type[DatasetClass], values: list[Any]) -> Any:
@@ -246,8 +238,7 @@ def _leaves(element: Any, tree: Any) -> list[Any]:
     if not same_structure(own, tree):
         told = f"the element has the structure {show_tree(own)}, the window {show_tree(tree)}"
         return [BrokenElement(SpecError(told))] * count
-    by_path = dict(zip(paths(own), leaves, strict=True))
-    return [by_path[path] for path in paths(tree)]
+    return leaves_like(element, tree)
 
 
 class WindowMethods(Fluent):

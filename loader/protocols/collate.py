@@ -22,6 +22,7 @@ from tundish.spec import (
     classes_apart,
     flatten,
     leaf_key,
+    leaves_like,
     of_an_empty_list,
     paths,
     same_structure,
@@ -56,13 +57,13 @@ def misfit(
             f"element {k} of the batch has the structure {show_tree(tree)}, "
             f"its first element {show_tree(first_tree)}{classes_apart(tree, first_tree)}"
         )
-    here = dict(zip(paths(tree), keys, strict=True))
-    for path, want in zip(paths(first_tree), first_keys, strict=True):
-        if not fits(here[path], want):
+    here = leaves_like(unflatten(tree, keys), first_tree)
+    for path, key, want in zip(paths(first_tree), here, first_keys, strict=True):
+        if not fits(key, want):
             field = f" at {path}" if path else ""
             return (
-                f"element {k} of the batch{field} is {show_key(here[path])}, "
-                f"its first element is {show_key(want)}{_advice(here[path], want)}"
+                f"element {k} of the batch{field} is {show_key(key)}, "
+                f"its first element is {show_key(want)}{_advice(key, want)}"
             )
     return None
 
@@ -138,7 +139,9 @@ class Collator:
         self._check(k, keys, tree)
         if k + rows > self._room:
             self._grow(k + rows)
-        for leaf, column in zip(self._in_order(leaves, tree), self._columns, strict=True):
+        if tree != self._tree:
+            leaves = leaves_like(columns, self._tree)
+        for leaf, column in zip(leaves, self._columns, strict=True):
             if isinstance(column, list):
                 column.extend(leaf)
             else:
@@ -181,18 +184,13 @@ class Collator:
     def _add_nest(self, k: int, value: Any) -> None:
         leaves, tree = flatten(value)
         self._check(k, [leaf_key(leaf) for leaf in leaves], tree)
-        for leaf, column in zip(self._in_order(leaves, tree), self._columns, strict=True):
+        if tree != self._tree:
+            leaves = leaves_like(value, self._tree)
+        for leaf, column in zip(leaves, self._columns, strict=True):
             if isinstance(column, list):
                 column.append(private(leaf))
             else:
                 column[k] = private(leaf) if column.dtype.hasobject else leaf
-
-    def _in_order(self, leaves: list[Any], tree: Tree) -> list[Any]:
-        """Return the leaves in the order of the first element's keys."""
-        if tree == self._tree:
-            return leaves
-        by_path = dict(zip(paths(tree), leaves, strict=True))
-        return [by_path[p] for p in paths(self._tree)]
 
     def finish(self) -> Any:
         """Return the batch, in new arrays."""

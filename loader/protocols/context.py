@@ -7,7 +7,7 @@ import os
 import weakref
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tundish.formats.kept import ROOM
 from tundish.loader.plan.node import global_seed, walk
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
 
     Replay = Callable[["Context", Operator, int], Iterator[tuple[Ref, Any]]]
-
-
-class Closing(Protocol):
-    """Something that can be closed."""
-
-    def close(self) -> None:
-        """Release what it holds."""
 
 
 @dataclass(eq=False)
@@ -79,8 +72,8 @@ class Context:
     room: int = ROOM
     """The bytes of decoded table rows that this process may keep for later requests."""
 
-    files: weakref.WeakSet[Closing] = field(default_factory=weakref.WeakSet)
-    """Objects with open files, to be closed with the iterator."""
+    files: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
+    """Objects with open files, whose ``close`` is called with the iterator's."""
 
     watch: Watch = field(default_factory=Watch)
     """Counts and times what is computed."""

@@ -146,6 +146,14 @@ def lent_result(result: Any, _: None = None) -> Any:
     return result if type(result) in _FIXED else lent(checked(result), result := None)
 
 
+def read_only(leaf: Any) -> Any:
+    """Return a view of an array that nobody can write to; other leaves as they are."""
+    if isinstance(leaf, np.ndarray):
+        leaf = leaf.view()
+        leaf.flags.writeable = False
+    return leaf
+
+
 def _array_owned(array: np.ndarray, alone: bool) -> Any:
     return array if alone and _is_fresh(array) and _is_plain(array) else _copied(array)
 

@@ -105,7 +105,6 @@ class Iterator(Generic[Element_co]):
         self._tuning: Tuning | None = None
         self._earlier: Stats | None = None  # of engines that are no more
         self._reporter: Reporter | None = None
-        self._owner = os.getpid()
         # Elements taken from the engine at once: an iterator of a list tells what is left of it.
         self._ready: Any = iter(())
         self._within = False  # a call of `next` goes on: a signal's handler asks

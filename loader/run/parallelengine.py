@@ -393,8 +393,9 @@ class ParallelEngine(Engine):
         writers = pool.writing if linger else []
         self._coordinator.close(linger=linger)
         if writers:
+            gone = [writer.is_gone for writer in writers]
             for recorder in self._recorders:
-                linger_on(recorder.target.path, recorder.target.key, writers)
+                linger_on(recorder.target.path, recorder.target.key, gone)
 
 
 def _measured(watch: Watch, stages: Iterable[Stage]) -> tuple[StageStats, ...]:

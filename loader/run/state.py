@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
 from tundish.loader.plan.node import walk
+from tundish.snapshot.fingerprint.keys import describe_interpreter
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
@@ -29,11 +29,6 @@ def describe_plan(root: Operator) -> list[list[Any]]:
         for node in walk(root)
         if not node.transparent or node.params().get("on_error")
     ]
-
-
-def describe_interpreter() -> str:
-    """Return the interpreter's name and version, within which functions' code can be compared."""
-    return f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
 
 
 def fingerprint(plan: list[list[Any]]) -> str:

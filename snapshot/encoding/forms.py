@@ -28,7 +28,16 @@ from tundish.snapshot.encoding.structure import (
     tree_from_json,
     tree_to_json,
 )
-from tundish.spec import Tree, flatten, leaf_key, paths, same_structure, show_tree, unflatten
+from tundish.spec import (
+    Tree,
+    flatten,
+    leaf_key,
+    leaves_like,
+    paths,
+    same_structure,
+    show_tree,
+    unflatten,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,8 +69,7 @@ class Columns:
         """Return the leaves in the order of another structure, which may differ in the order of keys."""
         if self.tree == tree:
             return self.leaves
-        by_path = dict(zip(paths(self.tree), self.leaves, strict=True))
-        return tuple(by_path[path] for path in paths(tree))
+        return tuple(leaves_like(unflatten(self.tree, self.leaves), tree))
 
 
 def columns_of(elements: Sequence[Any]) -> Columns:
@@ -88,7 +96,7 @@ def columns_of(elements: Sequence[Any]) -> Columns:
                 raise SpecError(
                     f"element {k} has the structure {show_tree(other)}, the first one {show_tree(tree)}"
                 )
-            leaves = list(Columns(other, tuple(leaves), 1).reordered(tree))
+            leaves = leaves_like(element, tree)
         rows.append(leaves)
     return Columns(tree, tuple(_stacked(list(x)) for x in zip(*rows, strict=True)), len(rows))
 
@@ -167,13 +175,6 @@ class Form:
             raise SpecError("a form is made of at least one element")
         form = Form(first.tree, tuple(kinds))
         return form.widened(rest) if rest else form
-
-    def fits(self, pieces: Sequence[Columns]) -> bool:
-        """Return True if elements can be stored in this form."""
-        try:
-            return self.widened(pieces) == self
-        except SpecError:
-            return False
 
     def widened(self, pieces: Sequence[Columns]) -> Form:
         """Return the narrowest form that fits this form's elements and others.

@@ -46,38 +46,6 @@ REMEDIES = (
 _FAR = 1 << 60
 
 
-def describe(value: Any, path: str = "") -> JSON:
-    """Describe a value.
-
-    Parameters
-    ----------
-    value : object
-        Any object: arguments of a pipeline, functions, captured values.
-    path : str
-        What the value is, for messages.
-
-    Returns
-    -------
-    JSON
-        Equal values have equal descriptions, in any process of one minor version of Python. If it contains
-        functions or classes: ``{"value": ..., "code": {name: definition}}``.
-
-    Raises
-    ------
-    FingerprintError
-        Something in it has no state that could be described: an open file, a lock, a generator.
-
-    Examples
-    --------
-    >>> describe({"size": (224, 1.5)})
-    {'dict': [['size', {'tuple': [224, 1.5]}]]}
-    """
-    describer = Describer()
-    found = describer.describe(value, path)
-    code = describer.definitions()
-    return {"value": found, "code": code} if code else found
-
-
 class Describer:
     """Describes several values; a function that several refer to is defined once.
 

@@ -168,7 +168,7 @@ def key_of(description: JSON, version: str | None = None) -> str:
     """
     if version is not None:
         return digest_of(text_of([_beside_version(description), version]))
-    python = _interpreter() if _has_code(description) else None
+    python = describe_interpreter() if _has_code(description) else None
     return digest_of(text_of([description, None, python]))
 
 
@@ -218,8 +218,8 @@ def _beside_version(description: JSON) -> JSON:
     return _rebuilt(description, _beside_version)
 
 
-def _interpreter() -> str:
-    """Return the version of Python within which bytecode is comparable."""
+def describe_interpreter() -> str:
+    """Return the interpreter's name and version, within which functions' code can be compared."""
     return f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
 
 

@@ -236,7 +236,6 @@ class _Copying:
         self._staging = Staging(store.subfolder(f"runs/{run}"), run, _NAME)
         self._shards: list[ShardRecord] = []
         self._open: ShardFile | None = None
-        self._schema: Any = None
 
     def add(self, prefix: Prefix, first: int) -> None:
         """Copy all of a run; its elements are numbered from `first` on."""

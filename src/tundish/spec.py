@@ -445,6 +445,17 @@ def _unflatten(tree: Tree, leaves: Any) -> Any:
     return tuple(values) if kind == "t" else keys(*values)
 
 
+def leaves_like(value: Any, tree: Tree) -> list[Any]:
+    """Return the leaves of a nest in the order of a tree that differs from its own at most in the order of keys."""
+    if tree is None:
+        return [value]
+    kind, keys, subtrees = tree
+    parts = [value[key] for key in keys] if kind == "d" else value
+    return [
+        leaf for part, sub in zip(parts, subtrees, strict=True) for leaf in leaves_like(part, sub)
+    ]
+
+
 def paths(tree: Tree, prefix: str = "") -> list[str]:
     """Return the paths of all leaves, in `flatten`'s order: ``['image']``, ``[0].label``, ...
 

@@ -24,7 +24,7 @@ from tundish.debugging import (
     checked,
 )
 from tundish.errors import CheckError, CheckTypeError
-from tundish.snapshot.fingerprint.describer import describe
+from tundish.snapshot.fingerprint.describer import Describer
 
 
 class Box(NamedTuple):
@@ -227,6 +227,10 @@ def test_it_is_a_value() -> None:
     assert pickle.loads(pickle.dumps(step)) == step
     assert repr(step) == "checked(assert_less, y=10, key='label')"
     assert repr(checked(assert_equal, 1)) == "checked(assert_equal, 1)"
-    assert describe(step) == describe(checked(assert_less, y=10, key="label"))
-    assert describe(step) != describe(checked(assert_less, y=11, key="label"))
+    assert Describer().describe(step) == Describer().describe(
+        checked(assert_less, y=10, key="label")
+    )
+    assert Describer().describe(step) != Describer().describe(
+        checked(assert_less, y=11, key="label")
+    )
     assert "map(function=checked(assert_less))" in repr(td.Dataset.range(3).map(step))

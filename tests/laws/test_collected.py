@@ -138,18 +138,15 @@ def test_garbage_is_closed_under_every_lock(
 
 
 def test_a_writer_may_be_left_behind_while_another_is_waited_for() -> None:
-    class Writer:
-        """A writer in whose end an iterator is collected that leaves another one behind."""
+    left = [lambda _: True]
 
-        def __init__(self, left: list[Writer]) -> None:
-            self._left = left
+    def gone(_: float) -> bool:
+        """The end of a writer in which an iterator is collected that leaves another one behind."""
+        while left:
+            live.linger("elsewhere", "key", [left.pop()])
+        return True
 
-        def is_gone(self, timeout_s: float) -> bool:
-            while self._left:
-                live.linger("elsewhere", "key", [self._left.pop()])
-            return True
-
-    live.linger("another", "key", [Writer([Writer([])])])
+    live.linger("another", "key", [gone])
     waiting = threading.Thread(target=live.wait_for, args=("here", "key"), daemon=True)
     waiting.start()
     waiting.join(10)

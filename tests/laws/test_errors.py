@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.laws import functions
+from tests.outcomes import outcomes
 
 from tundish import Dataset
 from tundish.errors import SpecError, TransformError, WorkerTraceback
@@ -15,21 +15,6 @@ from tundish.loader.run.parallelengine import ParallelEngine
 from tundish.testing import collect
 
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
-
-
-def outcomes(ds: Dataset, workers: int) -> list[Any]:
-    """Elements as lists or numbers, and errors."""
-    found: list[Any] = []
-    with ds.iterator(workers=workers) as it:
-        while True:
-            try:
-                element = next(it)
-            except StopIteration:
-                return found
-            except Exception as error:  # noqa: BLE001 - it is what is looked at
-                found.append(error)
-            else:
-                found.append(element.tolist() if isinstance(element, np.ndarray) else element)
 
 
 def plain(found: list[Any]) -> list[Any]:

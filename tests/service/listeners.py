@@ -15,6 +15,7 @@ from tundish.loader.service.connections.dialing import Dial, Dialed
 from tundish.loader.service.connections.handshake import wait_ready
 from tundish.loader.service.connections.listening import Listener
 from tundish.loader.service.connections.loop import Loop
+from tundish.loader.service.connections.roles import Accepted
 from tundish.loader.service.jobs.dealing import ROLE
 from tundish.loader.service.jobs.hosting import HostedJob, JobOrder, Jobs, job_wanted
 
@@ -39,6 +40,39 @@ class FixedPlace:
     def address(self, *, received: bool = False) -> Address:
         """Return its address."""
         return self.where
+
+
+class JobDouble:
+    """A job's server that does nothing, is ready when the test says so, and closes when it may."""
+
+    failed: str | None = None
+    ended: str | None = None
+    gave = False
+
+    def __init__(self, order: JobOrder, payload: bytes, loop: Loop) -> None:
+        self.order, self.payload, self.is_ready = order, payload, True
+        self.closes, self.closed = threading.Event(), threading.Event()
+        self.closes.set()
+
+    def ready(self, timeout_s: float) -> bool:
+        """Return True if consumers may come."""
+        return self.is_ready
+
+    def consumers(self) -> int:
+        """Return how many there are."""
+        return 1
+
+    def begin(self, accepted: Accepted) -> None:
+        """Refuse a consumer."""
+        raise NotImplementedError
+
+    def hang_up(self) -> None:
+        """End no connection: there is none."""
+
+    def close(self) -> None:
+        """End, when it may."""
+        assert self.closes.wait(10)
+        self.closed.set()
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.listeners import free_port
+from tests.service.listeners import JobDouble, free_port
 
 import tundish as td
 from tundish.errors import IncompatibleJobError
@@ -26,7 +26,6 @@ from tundish.loader.service.connections.credentials import (
     parse_addresses,
 )
 from tundish.loader.service.connections.loop import Loop
-from tundish.loader.service.connections.roles import Accepted
 from tundish.loader.service.dispatching import dispatcher as pure
 from tundish.loader.service.dispatching.client import DispatcherClient, DispatcherPlaces
 from tundish.loader.service.jobs.hosting import HostedJob, JobOrder, Jobs, StartJob
@@ -45,33 +44,6 @@ def until(done: Callable[[], Any]) -> Any:
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.002)
     return found
-
-
-class JobDouble:
-    """A job's server that does nothing."""
-
-    failed: str | None = None
-    ended: str | None = None
-    gave = False
-
-    def __init__(self, order: JobOrder, payload: bytes, loop: Loop) -> None:
-        self.order, self.payload = order, payload
-        self.closed = False
-
-    def ready(self, timeout_s: float) -> bool:
-        return True
-
-    def consumers(self) -> int:
-        return 0
-
-    def begin(self, accepted: Accepted) -> None:
-        raise NotImplementedError
-
-    def hang_up(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def no_job(order: JobOrder, payload: bytes, loop: Loop) -> HostedJob:

@@ -2,58 +2,29 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
+from tests.service.listeners import JobDouble
 
 from tundish.loader.service.connections.loop import Loop
-from tundish.loader.service.connections.roles import Accepted
 from tundish.loader.service.jobs import hosting
 from tundish.loader.service.jobs.hosting import JobOrder, Jobs
 
 FIRST, OTHER = JobOrder("j", "d", "shared"), JobOrder("j", "e", "shared")
 
 
-class Double:
-    """A job's server that starts and ends when the test says so."""
-
-    failed: str | None = None
-    ended: str | None = None
-    gave = False
-
-    def __init__(self, order: JobOrder, payload: bytes, loop: Loop) -> None:
-        self.order, self.is_ready = order, False
-        self.closes, self.closed = threading.Event(), threading.Event()
-        self.closes.set()
-
-    def ready(self, timeout_s: float) -> bool:
-        return self.is_ready
-
-    def consumers(self) -> int:
-        return 1
-
-    def begin(self, accepted: Accepted) -> None:
-        raise NotImplementedError
-
-    def hang_up(self) -> None:
-        pass
-
-    def close(self) -> None:
-        assert self.closes.wait(10)
-        self.closed.set()
-
-
 class Bench:
     def __init__(self, loop: Loop) -> None:
-        self.made: list[Double] = []
+        self.made: list[JobDouble] = []
         self.jobs = Jobs(start=self._start)
         self.jobs.attach(loop)
 
-    def _start(self, order: JobOrder, payload: bytes, loop: Loop) -> Double:
-        self.made.append(Double(order, payload, loop))
+    def _start(self, order: JobOrder, payload: bytes, loop: Loop) -> JobDouble:
+        self.made.append(JobDouble(order, payload, loop))
+        self.made[-1].is_ready = False
         return self.made[-1]
 
     def do(self, *orders: JobOrder, stop: tuple[str, ...] = ()) -> None:

@@ -12,7 +12,6 @@ from tests.shm.test_pinned import FakeDriver
 from tundish import Dataset, Options
 from tundish.loader.run.coordinating.store import shared_ring
 from tundish.shm import pinned
-from tundish.shm.budget import default_budget
 
 PINNED = Options()
 PINNED.service.pinned = True
@@ -26,7 +25,7 @@ def large(k: int) -> np.ndarray:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     driver = FakeDriver()
     monkeypatch.setattr(pinned, "_OFFERED", [lambda: None, lambda: driver])
-    ring = shared_ring(default_budget().nbytes)
+    ring = shared_ring()
     assert ring is not None
     before, ring.pinned = ring.pinned, None
     yield driver

@@ -439,3 +439,12 @@ def test_the_temporary_folder_is_used_when_named(tmp_path: Path, run: Run) -> No
     )
     assert said == "True True"
     assert not list(tmp_path.iterdir())
+
+
+def test_no_more_than_the_file_system_has_may_be_used() -> None:
+    arena = Arena.create(stride=4096, slots=1)
+    arena.capacity = None
+    assert arena.bounded(5) == 5
+    arena.capacity = 3
+    assert arena.bounded(5) == 3
+    arena.close()

@@ -62,7 +62,7 @@ class FakeDriver:
 @pytest.fixture
 def ring() -> Iterator[Ring]:
     arena = Arena.create(stride=16 * PAGE, slots=3)
-    yield Ring(arena, 1 << 30)
+    yield Ring(arena)
     arena.close()
 
 

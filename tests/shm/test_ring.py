@@ -34,7 +34,7 @@ def arena() -> Iterator[Arena]:
 
 @pytest.fixture
 def ring(arena: Arena) -> Ring:
-    return Ring(arena, STRIDE * SLOTS)
+    return Ring(arena)
 
 
 def leased(ring: Ring) -> tuple[int, Any]:
@@ -127,7 +127,7 @@ def test_a_lease_shows_the_slots_bytes(arena: Arena, ring: Ring) -> None:
 
 def test_a_lease_outlives_the_ring_and_the_arena() -> None:
     arena = Arena.create(stride=STRIDE, slots=SLOTS)
-    ring = Ring(arena, STRIDE)
+    ring = Ring(arena)
     slot = acquired(ring)
     arena.allocate(slot, 0, 100)
     root = ring.lease(slot, 100)
@@ -239,12 +239,6 @@ def test_where_pages_cannot_be_given_back_they_stay_counted(
     assert ring.used_bytes == ring.allocated(slot) == PAGE
 
 
-def test_the_budget_is_no_more_than_the_file_system_has(arena: Arena) -> None:
-    assert Ring(arena, 5 * PAGE).budget == 5 * PAGE
-    arena.capacity = 3 * PAGE
-    assert Ring(arena, 5 * PAGE).budget == 3 * PAGE
-
-
 def test_a_finalizer_may_come_in_the_middle_of_a_call(
     arena: Arena, ring: Ring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,7 +300,7 @@ def test_a_forked_child_grants_and_frees_nothing(run: Run) -> None:
         from tundish.shm.ring import Ring, SlotState
 
         arena = Arena.create(stride=4096, slots=3)
-        ring = Ring(arena, 1 << 20)
+        ring = Ring(arena)
         granted, slot, bad = ring.acquire(), ring.acquire(), ring.acquire()
         ring.quarantine(bad)
         root = ring.lease(slot, 100)
@@ -349,7 +343,7 @@ def test_the_interpreter_ends_quietly_with_leases_held(run: Run) -> None:
 
         gc.disable()
         arena = Arena.create(stride=4096, slots=4)
-        ring = Ring(arena, 1 << 20)
+        ring = Ring(arena)
         sys.in_a_module = ring.lease(ring.acquire(), 10)
         late = Late()
         late.ring, late.self, late.root = ring, late, ring.lease(ring.acquire(), 10)
@@ -366,7 +360,7 @@ class RingAgainstModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.arena = Arena.create(stride=STRIDE, slots=SLOTS)
-        self.ring = Ring(self.arena, STRIDE * SLOTS)
+        self.ring = Ring(self.arena)
         self.granted: list[int] = []
         self.quarantined: list[int] = []
         self.views: list[tuple[int, int, Any]] = []  # slot, what it was filled with, the view

@@ -115,7 +115,7 @@ def finish(ring: Ring, worker: Worker, slot: int) -> np.ndarray[Any, Any]:
 
 
 def test_batches_come_through_and_slots_go_round(arena: Arena) -> None:
-    ring = Ring(arena, 1 << 30)
+    ring = Ring(arena)
     worker = Worker(arena)
     open_before = len(list(Path("/dev/fd").iterdir()))
     held: list[np.ndarray[Any, Any]] = []
@@ -131,7 +131,7 @@ def test_batches_come_through_and_slots_go_round(arena: Arena) -> None:
 
 
 def test_a_worker_killed_while_it_writes_costs_nothing(arena: Arena) -> None:
-    ring = Ring(arena, 1 << 30)
+    ring = Ring(arena)
     worker = Worker(arena)
     delivered = [finish(ring, worker, start(arena, ring, worker, 1))]
     slot = start(arena, ring, worker, 2)

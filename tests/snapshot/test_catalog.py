@@ -40,7 +40,7 @@ def test_a_path_that_is_not_there(tmp_path: Path) -> None:
     assert catalog.newest() is None
     assert catalog.best_run(KEY) is None
     assert catalog.clean(KEY) == []
-    assert catalog.outcome(KEY) is RunOutcome.EMPTY
+    assert catalog.examine(KEY)[0] is RunOutcome.EMPTY
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -53,7 +53,7 @@ def test_a_run_begins_with_its_header(disk: Disk) -> None:
     assert sorted(catalog.runs(KEY)) == sorted([first, second])
     assert catalog.pipeline(KEY) == [{"op": "range", "args": {"stop": 5}}]
     assert read_run(catalog.at(KEY), first).header == HEADER
-    assert catalog.outcome(KEY) is RunOutcome.FRESH
+    assert catalog.examine(KEY)[0] is RunOutcome.FRESH
 
 
 def test_the_newest_is_what_was_completed_last(disk: Disk) -> None:
@@ -94,7 +94,7 @@ def test_the_longest_run_is_continued(disk: Disk) -> None:
     )
     assert found.errors[4].args == ("bad", 4)
     assert found.entries["start"].tolist() == [0, 5]
-    assert disk.catalog.outcome(KEY) is RunOutcome.PREFIX
+    assert disk.catalog.examine(KEY)[0] is RunOutcome.PREFIX
 
 
 def test_runs_of_other_seeds_parts_and_living_writers_are_not(disk: Disk) -> None:
@@ -137,7 +137,7 @@ def test_a_finished_run_comes_before_a_longer_one(disk: Disk) -> None:
 
     assert found is not None
     assert (found.run, found.outcome) == (RUN, RunOutcome.FINISHED)
-    assert disk.catalog.outcome(KEY) is RunOutcome.FINISHED
+    assert disk.catalog.examine(KEY)[0] is RunOutcome.FINISHED
 
 
 def test_a_damaged_run_does_not_keep_another_from_going_on(disk: Disk) -> None:
@@ -148,7 +148,7 @@ def test_a_damaged_run_does_not_keep_another_from_going_on(disk: Disk) -> None:
 
     assert found is not None
     assert found.run == run
-    assert disk.catalog.outcome(KEY) is RunOutcome.PREFIX
+    assert disk.catalog.examine(KEY)[0] is RunOutcome.PREFIX
     assert [prefix.next for prefix in disk.catalog.prefixes(KEY)] == [5, 5]
 
 
@@ -214,7 +214,7 @@ def test_what_the_writer_of_a_complete_snapshot_left_is_removed(disk: Disk) -> N
         f"{UNNAMED}.tmp",
     }
     assert disk.catalog.at(KEY).list() == ["manifest.json", "pipeline.json", "runs"]
-    assert disk.catalog.outcome(KEY) is RunOutcome.COMPLETE
+    assert disk.catalog.examine(KEY)[0] is RunOutcome.COMPLETE
 
 
 def test_a_complete_snapshot_that_was_left_in_peace_is_not_looked_through(
@@ -243,7 +243,7 @@ def test_who_may_only_read_leaves_what_dead_writers_left(
 
     monkeypatch.setattr(local.LocalStore, "remove", refuse)
     disk.catalog.clean(KEY)
-    assert disk.catalog.outcome(KEY) is RunOutcome.COMPLETE
+    assert disk.catalog.examine(KEY)[0] is RunOutcome.COMPLETE
 
 
 def test_a_remote_snapshot_has_the_same_states() -> None:
@@ -253,15 +253,15 @@ def test_a_remote_snapshot_has_the_same_states() -> None:
         if name not in {"manifest.json", "index.arrow"}:
             catalog.store.create(f"{folder}/{name}", WHOLE[name])
 
-    assert catalog.outcome(KEY) is RunOutcome.PREFIX
+    assert catalog.examine(KEY)[0] is RunOutcome.PREFIX
     prefix = adopt_run(catalog.at(KEY), RUN, DEAD.to_json())
     assert prefix is not None
     assert (prefix.next, prefix.records) == (10, 3)
     assert f"{UNNAMED}.tmp" not in catalog.store.list(f"{KEY}/runs/{RUN}")
     catalog.store.create(f"{KEY}/runs/{RUN}/index.arrow", WHOLE["index.arrow"])
-    assert catalog.outcome(KEY) is RunOutcome.FINISHED
+    assert catalog.examine(KEY)[0] is RunOutcome.FINISHED
     catalog.store.create(f"{KEY}/manifest.json", WHOLE["manifest.json"])
-    assert catalog.outcome(KEY) is RunOutcome.COMPLETE
+    assert catalog.examine(KEY)[0] is RunOutcome.COMPLETE
     catalog.store.remove(f"{KEY}/runs/{RUN}/shard-000001-0badcafe.arrow")
-    assert catalog.outcome(KEY) is RunOutcome.LOST_SHARD
+    assert catalog.examine(KEY)[0] is RunOutcome.LOST_SHARD
     catalog.store.remove_tree()

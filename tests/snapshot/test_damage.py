@@ -377,10 +377,10 @@ def test_a_manifest_or_run_of_another_key_is_not_taken(tmp_path: Path) -> None:
     disk = Disk(tmp_path).put_all()
     disk.put("manifest.json", setting(key="f" * 16)(WHOLE["manifest.json"]))
 
-    assert disk.catalog.outcome(KEY) is RunOutcome.WRONG_MANIFEST
+    assert disk.catalog.examine(KEY)[0] is RunOutcome.WRONG_MANIFEST
     disk.take("manifest.json")
     disk.put("run.json", setting(key="f" * 16)(WHOLE["run.json"]))
-    assert disk.catalog.outcome(KEY) is RunOutcome.WRONG_HEADER
+    assert disk.catalog.examine(KEY)[0] is RunOutcome.WRONG_HEADER
     assert disk.catalog.best_run(KEY) is None
 
 
@@ -389,9 +389,9 @@ def test_a_higher_minor_version_and_unknown_keys_are_read(tmp_path: Path) -> Non
     for name in ("run.json", FIRST_RECORD, SECOND_RECORD, "manifest.json"):
         disk.put(name, setting(format=[FORMAT[0], 7], colour="green")(WHOLE[name]))
 
-    assert disk.catalog.outcome(KEY) is RunOutcome.COMPLETE
+    assert disk.catalog.examine(KEY)[0] is RunOutcome.COMPLETE
     disk.take("manifest.json")
-    assert disk.catalog.outcome(KEY) is RunOutcome.FINISHED
+    assert disk.catalog.examine(KEY)[0] is RunOutcome.FINISHED
 
 
 def test_versions_and_problems_cross_processes() -> None:
@@ -412,7 +412,7 @@ def test_a_damaged_description_does_not_keep_from_reading(tmp_path: Path) -> Non
     disk = Disk(tmp_path).put_all("pipeline.json")
     path = disk.put("pipeline.json", b"[1, 2")
 
-    assert disk.catalog.outcome(KEY) is RunOutcome.COMPLETE
+    assert disk.catalog.examine(KEY)[0] is RunOutcome.COMPLETE
     with pytest.raises(SnapshotCorruptError, match=str(path)):
         disk.catalog.pipeline(KEY)
 

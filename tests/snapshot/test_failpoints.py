@@ -146,7 +146,7 @@ def test_a_death_at_a_step_that_no_writer_passes(tmp_path: Path, step: str) -> N
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [path for path in files if path.name.endswith(".tmp")] == []
     if life.func is begin:
-        assert catalog.outcome(KEY) is RunOutcome.FRESH
+        assert catalog.examine(KEY)[0] is RunOutcome.FRESH
         assert catalog.pipeline(KEY) == ["what is hashed"]
         runs = catalog.runs(KEY)
         assert len(runs) == (

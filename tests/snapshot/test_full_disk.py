@@ -45,7 +45,7 @@ except OSError as error:
 """
 REOPEN = """
 from tundish.snapshot.run import read_run
-print(json.dumps([read_run(store, RUN).next, disk.catalog.outcome(KEY).name]))
+print(json.dumps([read_run(store, RUN).next, disk.catalog.examine(KEY)[0].name]))
 """
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -108,7 +108,7 @@ from tundish.snapshot.lease import adopt_run
 if os.geteuid() == 0:
     os.setgroups([]); os.setegid(65534); os.seteuid(65534)
 disk = Disk(Path(sys.argv[1]))
-found = [disk.catalog.outcome(KEY).name, read_run(disk.catalog.at(KEY), RUN).next, disk.catalog.clean(KEY)]
+found = [disk.catalog.examine(KEY)[0].name, read_run(disk.catalog.at(KEY), RUN).next, disk.catalog.clean(KEY)]
 def denied(act):
     try:
         act()

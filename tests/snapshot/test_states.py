@@ -105,7 +105,7 @@ def test_every_subset_of_the_files_has_its_name(tmp_path: Path) -> None:
                 disk.take(name) if part in there else disk.put(name)
         there = wanted
         rule = rule_of(wanted)
-        found = disk.catalog.outcome(KEY), durable(disk)
+        found = disk.catalog.examine(KEY)[0], durable(disk)
         if found != (rule.outcome, rule.durable):
             wrong.append((sorted(wanted), found, (rule.outcome, rule.durable)))
 

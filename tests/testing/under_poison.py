@@ -118,7 +118,7 @@ def test_a_file_of_a_snapshot(workers: int) -> None:
 
 def test_slots_hold_the_pattern_when_they_are_handed_out() -> None:
     arena = Arena.create(stride=1 << 20, slots=2)
-    ring = Ring(arena, 2 << 20)
+    ring = Ring(arena)
     for size in (1000, 1 << 19, 1000):
         slot = ring.acquire()
         assert slot is not None

@@ -77,7 +77,7 @@ class Device:
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
-    ring = shared_ring(1 << 30)
+    ring = shared_ring()
     assert ring is not None
     found = Device()
     slots = PinnedSlots(ring.arena, found)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from dataclasses import replace
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SharedMemoryError
@@ -494,7 +494,7 @@ class Coordinator:
         Tasks are pure, so the first answer counts. Only workers that hold up a block that is waited for are helped. No more
         than a twentieth of all tasks is done twice, but for those of workers that have been silent for long.
         """
-        pool, now = self.pool, monotonic()
+        pool, now = self.pool, perf_counter()
         peers = [] if pool is None else pool.up_elsewhere()
         silent = [(p, now - p.busy_since) for p in peers if p.jobs]
         silent = [(p, late_s) for p, late_s in silent if late_s > _LATE_S]

@@ -52,9 +52,9 @@ class Memory:
     """
 
     def __init__(self, budget: int) -> None:
-        self.ring = shared_ring(budget)
-        if self.ring is not None and self.ring.arena.capacity is not None:  # of its file system
-            budget = min(budget, self.ring.arena.capacity)
+        self.ring = shared_ring()
+        if self.ring is not None:
+            budget = self.ring.arena.bounded(budget)
         self.budget = budget
         self.copies = 0
         self.reserve = Reserve(self.ring, budget)

@@ -19,13 +19,10 @@ _lock = threading.Lock()
 _current: list[tuple[int, Ring | None]] = []
 
 
-def shared_ring(budget: int) -> Ring | None:
+def shared_ring() -> Ring | None:
     """Return the process's ring, made on first use, and again in a forked child.
 
-    Parameters
-    ----------
-    budget : int
-        The budget of the first user; each user compares with its own.
+    Each user compares the bytes that it has with a budget of its own.
 
     Returns
     -------
@@ -35,7 +32,7 @@ def shared_ring(budget: int) -> Ring | None:
     with _lock:
         if not _current or _current[0][0] != os.getpid():
             try:
-                ring: Ring | None = Ring(Arena.create(slots=_SLOTS), budget)
+                ring: Ring | None = Ring(Arena.create(slots=_SLOTS))
             except SharedMemoryError:
                 ring = None
             _current[:] = [(os.getpid(), ring)]

@@ -103,7 +103,7 @@ class Job:
     home : bool
         True if only a worker of this machine may do it, since its input lies in shared memory and would go to and fro.
     sent : float
-        When it was sent to another machine, by ``perf_counter``.
+        When it was handed out, by ``perf_counter``; of tasks of workers elsewhere.
     progress : int or None
         The element that was begun last, if the worker was asked to report it.
     held : list of int
@@ -114,8 +114,6 @@ class Job:
         The same task at another worker, since one of them is overdue; the first answer counts.
     superseded : bool
         True if the twin has been answered.
-    sent_at : float
-        When it was handed out, by ``time.monotonic``; of tasks of workers elsewhere.
     """
 
     task: Task
@@ -133,7 +131,6 @@ class Job:
     roots: list[Any] = field(default_factory=list)
     twin: Job | None = None
     superseded: bool = False
-    sent_at: float = 0.0
 
 
 class Owner(Protocol):
@@ -225,7 +222,6 @@ class Peer:
 
     __slots__ = (
         "answered",
-        "answered_at",
         "away_s",
         "busy_s",
         "channel",
@@ -275,13 +271,12 @@ class Peer:
         self.layouts: dict[int, Layout] = {}
         self.ready = False
         self.pid: int | None = None
-        self.answered_at = 0.0
         self.sentinel: int | None = None
 
     @property
     def busy_since(self) -> float:
-        """When it began what it is doing, by ``time.monotonic``; for a worker elsewhere that has tasks."""
-        return max(self.answered_at, self.jobs[0].sent_at)
+        """When it began what it is doing, by ``perf_counter``; for a worker elsewhere that has tasks."""
+        return max(self.answered, self.jobs[0].sent)
 
     def measured(self) -> WorkerStats:
         """Return the worker's statistics."""

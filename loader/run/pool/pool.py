@@ -336,10 +336,8 @@ class Pool:
             out.append(record)
             out.append(tail)
             if peer.where is not None:
-                job.sent_at = time.monotonic()
-            peer.jobs.append(job)
-            if peer.where is not None:
                 job.sent = time.perf_counter()
+            peer.jobs.append(job)
             peer.load += job.cost
             job.prefer = peer
             self.in_flight += 1
@@ -533,8 +531,6 @@ class Pool:
                 if job is None or (job.task.block, job.task.first) != (done.block, done.first):
                     raise AssertionError(f"worker {peer.name} answered a task it does not have")
                 jobs.popleft()
-                if peer.where is not None:
-                    peer.answered_at = time.monotonic()
                 self.in_flight -= not job.superseded
                 peer.load = max(0.0, peer.load - job.cost) if jobs else 0.0
                 if self._trace is not None:
@@ -550,6 +546,8 @@ class Pool:
                         bytes=done.nbytes,
                     )
                 if done.kind == MessageKind.NEED:
+                    if peer.where is not None:
+                        peer.answered = time.perf_counter()
                     self._owner.need(job, done.nbytes, alone=bool(done.flags & EXTRA))
                     continue
                 self.tasks += 1

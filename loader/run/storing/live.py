@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
@@ -77,21 +77,16 @@ class Setup:
 _AT_EXIT_S = 1.5
 
 
-class ExitingWriter(Protocol):
-    """A worker that was told to exit and is still writing."""
+_Gone = Callable[[float], bool]
+"""Waits up to so many seconds for a worker that was told to exit; returns True if it has."""
 
-    def is_gone(self, timeout_s: float) -> bool:
-        """Wait up to `timeout_s` for it to exit; return True if it has."""
-        ...
-
-
-_lingering: list[tuple[str, str, Sequence[ExitingWriter]]] = []
+_lingering: list[tuple[str, str, Sequence[_Gone]]] = []
 """Writers of iterators that are closed. Without a lock: one that is garbage is closed wherever a thread is."""
 
 
-def linger(path: str, key: str, peers: Sequence[ExitingWriter]) -> None:
+def linger(path: str, key: str, writers: Sequence[_Gone]) -> None:
     """Register workers that are still writing a snapshot after its iterator was closed."""
-    _lingering.append((path, key, peers))
+    _lingering.append((path, key, writers))
 
 
 def wait_for(path: str, key: str, timeout_s: float = 60.0) -> None:
@@ -99,18 +94,18 @@ def wait_for(path: str, key: str, timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     for entry in list(_lingering):
         if entry[:2] == (path, key):
-            for peer in entry[2]:
-                peer.is_gone(deadline - time.monotonic())
-        if all(peer.is_gone(0.0) for peer in entry[2]):
+            for gone in entry[2]:
+                gone(deadline - time.monotonic())
+        if all(gone(0.0) for gone in entry[2]):
             with contextlib.suppress(ValueError):  # another thread was faster
                 _lingering.remove(entry)
 
 
 def _at_exit() -> None:
     deadline = time.monotonic() + _AT_EXIT_S
-    for _, _, peers in _lingering:
-        for peer in peers:
-            peer.is_gone(deadline - time.monotonic())
+    for _, _, writers in _lingering:
+        for gone in writers:
+            gone(deadline - time.monotonic())
 
 
 atexit.register(_at_exit)

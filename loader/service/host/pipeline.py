@@ -74,6 +74,8 @@ class HostPipeline:
         The stream's.
     limit : int
         The bytes that the window may have.
+    budget : int
+        The bytes that all slots may have.
     numbers : iterator of int
         Numbers for parcels.
 
@@ -98,6 +100,7 @@ class HostPipeline:
         number: int,
         known: KnownPositions,
         limit: int,
+        budget: int,
         numbers: Iterator[int],
     ) -> None:
         self.iterator = PolledIterator(node, **start)
@@ -107,6 +110,7 @@ class HostPipeline:
         self.end: Callable[[], Any] = lambda: None
         """Returns the position at the end, which is not always the one after the last element."""
         self._ring, self._limit, self._numbers, self._known = ring, limit, numbers, known
+        self._budget = budget
         known.note(start["position"], number)
         self._window: deque[Parcel] = deque()
         self.nbytes = 0
@@ -226,10 +230,10 @@ class HostPipeline:
         if not nbytes:
             return True
         held = ring.used_bytes - ring.free_bytes
-        if held and self._window and held + nbytes > ring.budget:
+        if held and self._window and held + nbytes > self._budget:
             return False
-        if ring.used_bytes + nbytes > ring.budget:
-            ring.trim(max(1, ring.budget - nbytes))
+        if ring.used_bytes + nbytes > self._budget:
+            ring.trim(max(1, self._budget - nbytes))
         try:
             return gathered.settle()
         except SharedMemoryError as error:

@@ -88,8 +88,7 @@ class HostServer:
         self._seed: int | None = None
         self._settings = Applied()
         self._ring: Ring | None = None
-        self._limit = 0
-        self._failed = ""
+        self._limit = self._budget = 0
 
     # -- the loop ------------------------------------------------------------------------------
 
@@ -281,7 +280,7 @@ class HostServer:
     def _begin(self, node: Any) -> None:
         options = options_of(node)
         budget = budget_of(options, tuned=False)
-        ring = shared_ring(budget)
+        ring = shared_ring()
         if ring is None:
             raise RuntimeError(
                 "there is no shared memory for batches, as `tundish doctor` explains: iterate over the dataset itself"
@@ -291,6 +290,7 @@ class HostServer:
             os.fchmod(ring.arena.fd, 0o400)  # nobody needs to open it again for writing
         asked = self._asked_window
         # The rest is for what consumers hold, and for the elements that are being made.
+        self._budget = ring.arena.bounded(budget)
         self._limit = min(budget // 2, budget if asked is None else parse_bytes(asked))
         # All consumers share one order; each consumer's state is a position in it.
         ordered = Options()
@@ -403,6 +403,7 @@ class HostServer:
                 number=consumer.anchor,
                 known=stream.known,
                 limit=self._limit,
+                budget=self._budget,
                 numbers=self._numbers,
             )
         except Exception as error:  # noqa: BLE001 - a file that is not there, a state that is none, ...

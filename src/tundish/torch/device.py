@@ -14,7 +14,6 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from tundish.loader.run.coordinating.store import shared_ring
 from tundish.nests import map_nest
 from tundish.prefetching import Prefetcher
-from tundish.shm.budget import default_budget
 from tundish.shm.pinned import DeviceMark, PinnedSlots, offer_driver
 from tundish.torch.iterable import as_tensors, moves_itself
 
@@ -291,7 +290,7 @@ def pinning(device: str) -> Pinning | None:
         return None
     if not torch.cuda.is_available():
         return Pinning(None)
-    ring = shared_ring(default_budget().nbytes)
+    ring = shared_ring()
     if ring is None:
         return Pinning(None)
     if ring.pinned is None:

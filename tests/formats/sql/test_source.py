@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from tundish.formats.sql.source import DataSource
-from tundish.snapshot.fingerprint.describer import describe
+from tundish.snapshot.fingerprint.describer import Describer
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_what_is_shown(name: str, shown: str) -> None:
     source = DataSource(name)
 
     assert source.shown == str(source) == repr(source) == shown
-    assert describe(source) == describe(DataSource(shown))
+    assert Describer().describe(source) == Describer().describe(DataSource(shown))
     assert pickle.loads(pickle.dumps(source)).name == name
 
 

@@ -17,7 +17,7 @@ from tundish.errors import SpecError
 from tundish.formats.tables.casting import Kind, cast, check_schema
 from tundish.formats.tables.form import check_columns, check_defaults
 from tundish.formats.tables.parquet import ParquetFormat
-from tundish.snapshot.fingerprint.describer import describe
+from tundish.snapshot.fingerprint.describer import Describer
 
 TABLE = pa.table({"a": [1, 2], "b.c": ["x", "y"], "s": [{"t": 0.5, "u": 1}, {"t": 1.5, "u": 2}]})
 
@@ -188,7 +188,7 @@ def test_a_schema_travels_and_is_told_by_names() -> None:
     assert pickle.loads(pickle.dumps(made)) == made
     assert b"pyarrow" not in pickle.dumps(made)
     assert repr(Kind(pa.int8())) == "int8"
-    assert "timestamp[ns, tz=UTC]" in str(describe(made))
+    assert "timestamp[ns, tz=UTC]" in str(Describer().describe(made))
 
 
 def test_two_columns_of_a_name_are_told(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.outcomes import outcomes
 
 from tundish import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, ArraySpec, Dataset, Ragged, Sparse
 from tundish.errors import SpecError
@@ -218,21 +219,6 @@ def fill(n: Any) -> np.ndarray:
 
 def uneven(*sizes: int) -> Dataset:
     return Dataset.from_tensor_slices(list(sizes)).map(fill)
-
-
-def outcomes(ds: Dataset, workers: int = 0) -> list[Any]:
-    """Elements as lists, and errors."""
-    found: list[Any] = []
-    with ds.iterator(workers=workers) as it:
-        while True:
-            try:
-                element = next(it)
-            except StopIteration:
-                return found
-            except Exception as error:  # noqa: BLE001 - it is what is looked at
-                found.append(error)
-            else:
-                found.append(element.tolist() if isinstance(element, np.ndarray) else element)
 
 
 def test_the_longest_of_each_batch_decides() -> None:

@@ -291,3 +291,21 @@ def test_arrays_in_a_list_keep_their_dtypes() -> None:
     found = Dataset.range(2).map_batches(lambda _: result, 2)
 
     assert [row.dtype for row in found] == [np.int16, np.float32]
+
+
+@pytest.mark.parametrize("keys", [("a", np.str_("a")), (True, 1)], ids=["text", "flag"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        lambda ds, _: ds.batch(4),
+        lambda ds, _: ds.batch(3).rebatch(2).unbatch().batch(4),
+        lambda ds, key: ds.window(4).flat_map(lambda window: window[key]).batch(4),
+    ],
+    ids=["batch", "rebatch", "window"],
+)
+def test_keys_in_another_order_are_equal_as_a_dicts_keys_are(keys: Any, rows: Any) -> None:
+    key, equal = keys
+    elements = [{"b": 0, key: 1}, {"b": 2, key: 3}, {equal: 5, "b": 4}, {"b": 6, key: 7}]
+    (batch,) = rows(Dataset.range(4).map(lambda k: elements[k]), key)
+    found = batch[equal] if isinstance(batch, dict) else batch
+    assert found.tolist() == [1, 3, 5, 7]

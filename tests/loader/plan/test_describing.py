@@ -357,7 +357,7 @@ def test_with_a_version_contents_of_arrays_and_the_interpreter_do_not_count(
         return key(rows(0), "1"), key(rows(0))
 
     here = anywhere()
-    monkeypatch.setattr(description, "_interpreter", lambda: "cpython 3.99")
+    monkeypatch.setattr(description, "describe_interpreter", lambda: "cpython 3.99")
     there = anywhere()
 
     assert key(rows(0), "1") == key(rows(5), "1")

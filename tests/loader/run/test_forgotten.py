@@ -106,7 +106,7 @@ def held_up(x: Any) -> Any:
 
 
 def test_closing_gives_back_what_workers_still_write_for_nobody() -> None:
-    ring = shared_ring(1 << 30)
+    ring = shared_ring()
     assert ring is not None
     before = ring.count(SlotState.GRANTED)
     with Dataset.range(100).map(held_up).iterator(workers=2) as it:

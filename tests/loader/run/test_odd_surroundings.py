@@ -44,13 +44,14 @@ def test_standard_descriptors_may_be_closed(tmp_path: Path) -> None:
 
 def test_the_budget_is_no_more_than_there_is_room_for() -> None:
     class Arena:
-        capacity = 1 << 20
+        def bounded(self, nbytes: int) -> int:
+            return min(nbytes, 1 << 20)
 
     class Ring:
         arena = Arena()
         used_bytes = 0
 
-    with patch("tundish.loader.run.coordinating.memory.shared_ring", lambda _: Ring()):
+    with patch("tundish.loader.run.coordinating.memory.shared_ring", Ring):
         assert Memory(1 << 30).budget == 1 << 20
         assert Memory(1 << 10).budget == 1 << 10
 

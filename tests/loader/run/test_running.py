@@ -303,7 +303,7 @@ def assert_all_equal(found: list[Any], want: list[Any]) -> None:
 
 
 def test_a_block_half_made_gives_its_slot_back() -> None:
-    ring = shared_ring(1 << 30)
+    ring = shared_ring()
     assert ring is not None
     before = ring.count(SlotState.GRANTED)
     for _ in range(5):

@@ -107,7 +107,7 @@ def test_pieces_become_one_batch(kind: str) -> None:
         cuts = ((0, 1), (1, 20), (20, ROWS))
         pieces = [columns_of(elements[first:stop]) for first, stop in cuts]
         form = Form.of(pieces)
-        assert form.fits(pieces)
+        assert form.widened(pieces) is form
         check(decode(encode(form, pieces), form), elements)
         lists = [
             Columns(piece.tree, tuple(list(leaf) for leaf in piece.leaves), piece.rows)
@@ -235,7 +235,6 @@ def test_what_cannot_be_stored_is_named(leaf: Any, words: str) -> None:
 )
 def test_what_differs_is_named(one: Any, other: Any, words: str) -> None:
     form = Form.of([columns_of([{"x": one}])])
-    assert not form.fits([columns_of([{"x": other}])])
     with pytest.raises(SpecError, match=rf"\['x'\].*{words}"):
         form.widened([columns_of([{"x": other}])])
     with pytest.raises(SpecError, match=r"\['x'\]"):
@@ -265,15 +264,23 @@ def test_a_form_is_widened_by_shapes_and_texts() -> None:
     wider = fixed.widened([columns_of([np.zeros((2, 4), "f4")])])
     assert wider != fixed
     assert wider.widened([columns_of([np.zeros((9, 9), "f4")])]) is wider
-    assert wider.fits([columns_of([np.zeros((2, 3), "f4")])])
-    assert not fixed.fits([columns_of([np.zeros((2, 4), "f4")])])
+    assert wider.widened([columns_of([np.zeros((2, 3), "f4")])]) is wider
     assert form("a").widened([columns_of(["\ud800"])]) == form("\ud800", "a") != form("a")
-    assert form("a").fits([columns_of(["é", ""])])
+    assert form("a").widened([columns_of(["é", ""])]) == form("a")
     empty = form(np.zeros(0, object))
     assert empty.widened([columns_of([np.array(["x"], object)])]).kinds == (
         form(np.array(["x"], object)).kinds
     )
-    assert form(np.array(["x"], object)).fits([columns_of([np.zeros(0, object)])])
+    text = form(np.array(["x"], object))
+    assert text.widened([columns_of([np.zeros(0, object)])]) is text
+
+
+@pytest.mark.parametrize(("key", "equal"), [("a", np.str_("a")), (True, 1)])
+def test_keys_in_another_order_are_equal_as_a_dicts_keys_are(key: Any, equal: Any) -> None:
+    one, two = {"b": np.int64(1), key: np.int64(2)}, {equal: np.int64(3), "b": np.int64(4)}
+    columns = columns_of([one, two])
+    assert [list(leaf) for leaf in columns_of([two]).reordered(columns.tree)] == [[4], [3]]
+    assert [list(leaf) for leaf in columns.leaves] == [[1, 4], [2, 3]]
 
 
 def test_the_order_of_keys_is_the_forms() -> None:

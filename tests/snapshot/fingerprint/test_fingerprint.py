@@ -34,9 +34,17 @@ from tests.newer import STRING_DTYPE
 
 from tundish.errors import FingerprintError
 from tundish.snapshot.fingerprint import keys
-from tundish.snapshot.fingerprint.describer import describe
+from tundish.snapshot.fingerprint.describer import Describer
 from tundish.snapshot.fingerprint.differences import differences
 from tundish.snapshot.fingerprint.keys import key_of, text_of
+
+
+def describe(value: Any, path: str = "") -> Any:
+    """Describe a value, and the functions and classes in it."""
+    describer = Describer()
+    found = describer.describe(value, path)
+    code = describer.definitions()
+    return {"value": found, "code": code} if code else found
 
 
 class Colour(enum.Enum):
