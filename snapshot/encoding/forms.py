@@ -28,7 +28,16 @@ from tundish.snapshot.encoding.structure import (
     tree_from_json,
     tree_to_json,
 )
-from tundish.spec import Tree, flatten, leaf_key, paths, same_structure, show_tree, unflatten
+from tundish.spec import (
+    Tree,
+    flatten,
+    is_nest,
+    leaf_key,
+    paths,
+    same_structure,
+    show_tree,
+    unflatten,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +87,7 @@ def columns_of(elements: Sequence[Any]) -> Columns:
         They have different structures.
     """
     first, tree = flatten(elements[0])
-    if tree is None and not any(map(_is_nest, elements)):
+    if tree is None and not any(map(is_nest, elements)):
         return Columns(None, (_stacked(list(elements)),), len(elements))
     rows = [first]
     for k, element in enumerate(elements[1:], 1):
@@ -91,10 +100,6 @@ def columns_of(elements: Sequence[Any]) -> Columns:
             leaves = list(Columns(other, tuple(leaves), 1).reordered(tree))
         rows.append(leaves)
     return Columns(tree, tuple(_stacked(list(x)) for x in zip(*rows, strict=True)), len(rows))
-
-
-def _is_nest(value: Any) -> bool:
-    return type(value) is dict or isinstance(value, tuple)
 
 
 def _stacked(values: list[Any]) -> Piece:
