@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tundish.errors import CardinalityError, SpecError
+from tundish.errors import CardinalityError, SharedMemoryError, SpecError
 from tundish.loader.operators.concatenate import Concatenate
 from tundish.loader.operators.map import Map
 from tundish.loader.operators.repeat import Repeat
@@ -54,6 +54,11 @@ class IgnoreErrors(Unary):
         return Ignoring(builder.computed(self.up, pass_), label, log=self.log_warning)
 
 
+_NOT_LEFT_OUT = (Carried, SharedMemoryError)
+"""Errors that are delivered all the same. An element for which shared memory has no room is in order: with a small
+budget all batches would be left out, and nobody would be told."""
+
+
 class Ignoring:
     """The computed items that are not failures; it counts the failures."""
 
@@ -64,7 +69,7 @@ class Ignoring:
     def next(self) -> Any:
         while True:
             item = self._up.next()
-            if type(item) is not Failure or type(item.error) is Carried:
+            if type(item) is not Failure or type(item.error) in _NOT_LEFT_OUT:
                 return item
             self._counts.add([f"{self._label} ignored"])
             if self._log:

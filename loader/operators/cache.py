@@ -18,7 +18,7 @@ from tundish.loader.operators.holding import item_nbytes
 from tundish.loader.operators.snapshot import SnapshotMethods
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import original
-from tundish.loader.protocols.failure import without_frames
+from tundish.loader.protocols.failure import PASSING, without_frames
 from tundish.loader.protocols.items import End, Failure, Made, NotReady
 from tundish.loader.protocols.lineage import as_tuple
 from tundish.loader.protocols.operator import Operator, Unary
@@ -111,8 +111,9 @@ class Cached:
         """Return the next item of the input, after storing it."""
         item = self._ahead.pop() if self._ahead else self._ask()
         self._seen += 1
-        if self._filling is not None and not self._store.keep(self._filling, item):
-            self._filling = None
+        filling, self._filling = self._filling, None  # it lacks an item if that cannot be kept
+        if filling is not None and self._store.keep(filling, item):
+            self._filling = filling
         if self._seen == self._expected and self._filling is not None:
             # A consumer that takes exactly all items never asks for the end, so ask here. The number
             # alone proves nothing: there may be errors in addition to the expected elements.
@@ -201,6 +202,16 @@ class CacheStore:
 
     def keep(self, filling: Filling, item: Any) -> bool:
         """Store an item; return False if this pass's items were dropped and it should store no more."""
+        if type(item) is Failure and isinstance(item.error, PASSING):
+            with self._lock:
+                self._fillings.discard(filling)
+            warnings.warn(
+                f"cache: element {item.ref} failed by a {type(item.error).__name__}, which another pass may not meet, "
+                "so nothing is kept of this pass, and the elements are computed again in the next one",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return False
         kept = self.again(item)
         if type(kept) is Made:
             kept.value = map_leaves(

@@ -58,7 +58,8 @@ def _held_nbytes(value: Any, seen: set[int]) -> int:
             continue
         seen.add(id(each))
         parts += 1
-        total += sys.getsizeof(each)
+        with contextlib.suppress(Exception):  # of a __sizeof__
+            total += sys.getsizeof(each)
         if isinstance(each, np.ndarray):
             base: Any = each.base
             if isinstance(base, np.ndarray):

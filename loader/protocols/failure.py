@@ -12,8 +12,18 @@ from typing import Any
 
 import cloudpickle
 
-from tundish.errors import TransformError, WorkerTraceback
+from tundish.errors import (
+    SharedMemoryError,
+    SnapshotError,
+    StalledError,
+    TransformError,
+    WorkerDiedError,
+    WorkerTraceback,
+)
 from tundish.loader.protocols.raised import attach, attribute, carried, opened
+
+PASSING = (MemoryError, SharedMemoryError, SnapshotError, StalledError, WorkerDiedError)
+"""Errors that another run, or another pass, may not meet: an element that fails so is not kept as failed."""
 
 _LONGEST = 4096  # characters of a repr that stands for an exception
 _ENGINE = str(Path(__file__).parents[1]) + os.sep  # whose frames tell a user nothing

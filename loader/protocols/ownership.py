@@ -25,7 +25,7 @@ import numpy as np
 from tundish.gaps import copied
 from tundish.loader.protocols.items import Dropped
 from tundish.loader.protocols.results import checked
-from tundish.spec import NUMBERS, Nested
+from tundish.spec import NUMBERS, Nested, is_namedtuple, is_nest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +111,7 @@ def owned(value: Any, _: None = None) -> Any:
     alone = getrefcount(value) == _alone
     if kind is np.ndarray:
         return _array_owned(value, alone)
-    if kind is dict or isinstance(value, tuple):
+    if kind is dict or kind is tuple or is_namedtuple(kind):
         return _nest(value, alone, _part_owned)
     return _object_copied(value)
 
@@ -129,7 +129,7 @@ def lent(value: Any, _: None = None) -> Any:
     alone = getrefcount(value) == _alone
     if kind is np.ndarray:
         return _array_lent(value, alone)
-    if kind is dict or isinstance(value, tuple):
+    if kind is dict or kind is tuple or is_namedtuple(kind):
         return _nest(value, alone, _part_lent)
     return _object_lent(value, alone)
 
@@ -189,7 +189,7 @@ def shared(value: Any) -> Any:
     kind = type(value)
     if kind is dict:
         return {key: shared(part) for key, part in value.items()}
-    if isinstance(value, tuple):
+    if kind is tuple or is_namedtuple(kind):
         return _like(value, [shared(part) for part in value])
     if kind is np.ndarray and not value.dtype.hasobject:
         return value
@@ -282,7 +282,7 @@ def _part_owned(part: Any, mine: bool) -> Any:
     mine = mine and getrefcount(part) == _within
     if kind is np.ndarray:
         return _array_owned(part, mine)
-    if kind is dict or isinstance(part, tuple):
+    if kind is dict or kind is tuple or is_namedtuple(kind):
         return _nest(part, mine, _part_owned)
     return _object_copied(part)
 
@@ -294,7 +294,7 @@ def _part_lent(part: Any, mine: bool) -> Any:
     mine = mine and getrefcount(part) == _within
     if kind is np.ndarray:
         return _array_lent(part, mine)
-    if kind is dict or isinstance(part, tuple):
+    if kind is dict or kind is tuple or is_namedtuple(kind):
         return _nest(part, mine, _part_lent)
     return _object_lent(part, mine)
 
@@ -351,7 +351,7 @@ def frozen(element: Any) -> Any:
     """Make an element's arrays read-only; return the element."""
     if isinstance(element, np.ndarray):
         element.flags.writeable = False
-    elif type(element) is dict or isinstance(element, tuple):
+    elif is_nest(element):
         for part in element.values() if type(element) is dict else element:
             frozen(part)
     return element

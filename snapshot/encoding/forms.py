@@ -31,6 +31,7 @@ from tundish.snapshot.encoding.structure import (
 from tundish.spec import (
     Tree,
     flatten,
+    is_nest,
     leaf_key,
     leaves_like,
     paths,
@@ -86,7 +87,7 @@ def columns_of(elements: Sequence[Any]) -> Columns:
         They have different structures.
     """
     first, tree = flatten(elements[0])
-    if tree is None and not any(map(_is_nest, elements)):
+    if tree is None and not any(map(is_nest, elements)):
         return Columns(None, (_stacked(list(elements)),), len(elements))
     rows = [first]
     for k, element in enumerate(elements[1:], 1):
@@ -99,10 +100,6 @@ def columns_of(elements: Sequence[Any]) -> Columns:
             leaves = leaves_like(element, tree)
         rows.append(leaves)
     return Columns(tree, tuple(_stacked(list(x)) for x in zip(*rows, strict=True)), len(rows))
-
-
-def _is_nest(value: Any) -> bool:
-    return type(value) is dict or isinstance(value, tuple)
 
 
 def _stacked(values: list[Any]) -> Piece:

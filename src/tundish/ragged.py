@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.spec import is_namedtuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -225,7 +226,7 @@ def ragged_apart(value: Any) -> Any:
         return RaggedRows(value)
     if kind is dict:
         return {key: ragged_apart(part) for key, part in value.items()}
-    if isinstance(value, tuple):
+    if kind is tuple or is_namedtuple(kind):
         parts = [ragged_apart(part) for part in value]
         return tuple(parts) if kind is tuple else kind(*parts)
     return value

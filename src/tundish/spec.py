@@ -218,6 +218,19 @@ def is_namedtuple(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
+def is_nest(value: Any) -> bool:
+    """Return True if a value has parts that are elements themselves; tuples of other classes are leaves.
+
+    Examples
+    --------
+    >>> import time
+    >>> [is_nest(x) for x in ({}, (), [], time.gmtime(0))]
+    [True, True, False, False]
+    """
+    kind = type(value)
+    return kind is dict or kind is tuple or is_namedtuple(kind)
+
+
 def normalise(value: Any) -> Any:
     """Convert a value to its numpy form; nests keep their structure.
 
@@ -424,7 +437,7 @@ def _flatten(value: Any, leaves: list[Any]) -> Tree:
         return ("d", tuple(value), tuple([_flatten(x, leaves) for x in value.values()]))
     if kind is tuple:
         return ("t", None, tuple([_flatten(x, leaves) for x in value]))
-    if isinstance(value, tuple) and is_namedtuple(kind):
+    if is_namedtuple(kind):
         return ("n", kind, tuple([_flatten(x, leaves) for x in value]))
     leaves.append(value)
     return LEAF
@@ -558,7 +571,7 @@ def copy_element(value: Any) -> Any:
         return value
     if kind is np.ndarray:
         return value if value.flags.writeable or _is_immutable(value) else copied(value)
-    if kind is dict or isinstance(value, tuple):
+    if is_nest(value):
         for leaf in value.values() if kind is dict else value:
             kind = type(leaf)
             if kind not in _KEEP and not (kind is np.ndarray and leaf.flags.writeable):

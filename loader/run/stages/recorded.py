@@ -6,14 +6,14 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tundish.errors import SharedMemoryError, SnapshotError, StalledError, WorkerDiedError
+from tundish.loader.protocols.failure import PASSING
 from tundish.loader.protocols.items import End, Failure, Made, NotReady
 from tundish.loader.protocols.pieces import RowChunk
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.protocols.rows import Row, Rows
 from tundish.loader.run.stages.parallel import ParallelStage
 from tundish.loader.run.storing.live import nothing_served
-from tundish.spec import flatten, unflatten
+from tundish.spec import flatten, is_nest, unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Unary
     from tundish.loader.run.storing.recorder import Recorder
     from tundish.spec import Tree
-
-PASSING = (MemoryError, SharedMemoryError, SnapshotError, StalledError, WorkerDiedError)
-"""Errors that another run may not meet: an element that fails so is not kept as failed."""
 
 
 class SnapshotTee:
@@ -284,7 +281,7 @@ def as_stored(item: Any) -> Any:
 def _holds_class(value: Any) -> bool:
     """Return True if a nest contains a namedtuple."""
     kind = type(value)
-    if kind is not dict and not isinstance(value, tuple):
+    if not is_nest(value):
         return False
     if kind is not dict and kind is not tuple:
         return True

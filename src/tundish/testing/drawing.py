@@ -37,6 +37,8 @@ WHOLE = (
     "arrow",
     "table",
     "frame",
+    "sizes",
+    "time",
 )
 """Values that are elements without an error: others are refused where a list is taken."""
 ARRAYS = (

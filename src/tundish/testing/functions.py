@@ -15,7 +15,7 @@ import numpy as np
 
 from tundish.loader.operators.reducing import Reducer
 from tundish.testing.compare import digest
-from tundish.testing.nests import taken_apart
+from tundish.testing.nests import is_tuple, taken_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -483,7 +483,7 @@ def _error(number: int) -> Exception:
 def _change(value: Any, k: int) -> Any:
     if isinstance(value, dict):
         return {key: _change(part, k) for key, part in value.items()}
-    if isinstance(value, tuple):
+    if is_tuple(value):
         return tuple([_change(part, k) for part in value])
     if isinstance(value, str):
         return f"{value[-20:]}{k % 10}"

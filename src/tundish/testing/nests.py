@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 MOST_DIMENSIONS = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 """An array of numpy has no more."""
 
-__all__ = ["MOST_DIMENSIONS", "by_row", "misfit", "normal", "stacked", "taken_apart"]
+__all__ = ["MOST_DIMENSIONS", "by_row", "is_tuple", "misfit", "normal", "stacked", "taken_apart"]
+
+
+def is_tuple(value: object) -> bool:
+    """Return True for a tuple that is a nest: one of a class of its own, not a namedtuple's, is a leaf."""
+    return type(value) is tuple or (isinstance(value, tuple) and hasattr(value, "_fields"))
 
 
 def normal(value: Any) -> Any:
@@ -27,7 +32,7 @@ def normal(value: Any) -> Any:
             return {key: normal(part) for key, part in value.items()}
         case tuple() if hasattr(value, "_fields"):
             return type(value)(*map(normal, value))
-        case tuple():
+        case tuple() if is_tuple(value):
             return tuple(map(normal, value))
         case np.str_() | np.bytes_():
             return value.item()
@@ -145,7 +150,7 @@ def taken_apart(nest: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     rebuild: Callable[[Any], Any]
     if isinstance(nest, dict):
         parts, rebuild = list(nest.values()), lambda values: dict(zip(nest, values, strict=True))
-    elif isinstance(nest, tuple):
+    elif is_tuple(nest):
         parts = list(nest)
         rebuild = getattr(type(nest), "_make", tuple)
     else:
@@ -169,7 +174,7 @@ def by_row(nest: Any) -> Any:
         return column
     if isinstance(nest, dict):
         return {key: by_row(part) for key, part in nest.items()}
-    if isinstance(nest, tuple):
+    if is_tuple(nest):
         return getattr(type(nest), "_make", tuple)([by_row(part) for part in nest])
     return nest
 
@@ -181,9 +186,9 @@ def misfit(first: Any, row: Any) -> SpecError | None:
             pairs = (
                 [(first[key], row[key]) for key in first] if first.keys() == row.keys() else None
             )
-        case tuple(), tuple() if type(first) is type(row):
+        case tuple(), tuple() if is_tuple(first) and type(first) is type(row):
             pairs = list(zip(first, row, strict=True)) if len(first) == len(row) else None
-        case (dict() | tuple(), _) | (_, dict() | tuple()):
+        case _ if any(isinstance(x, dict) or is_tuple(x) for x in (first, row)):
             pairs = None
         case _:
             if np.ndim(row) >= MOST_DIMENSIONS and isinstance(row, np.ndarray):
@@ -205,7 +210,7 @@ def stacked(rows: list[Any]) -> Any:
     first = rows[0]
     if isinstance(first, dict):
         return {key: stacked([row[key] for row in rows]) for key in first}
-    if isinstance(first, tuple):
+    if is_tuple(first):
         columns = [stacked(list(column)) for column in zip(*rows, strict=True)]
         return getattr(type(first), "_make", tuple)(columns)
     numeric = isinstance(first, np.ndarray | np.generic)

@@ -394,6 +394,10 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
             lambda d: failing(d, 12).filter(Keep(1)).cache().shuffle(4, seed=1).repeat(2),
         ),
         Case(
+            "cache-sizes",
+            lambda d: d.range(6).map(Give("sizes", "both")).cache().enumerate().repeat(2),
+        ),
+        Case(
             "cache-files",
             lambda d: (
                 d.range(9).map(Draw(1), seed=1).cache(folder()).map(Draw(2), seed=1).repeat(2)

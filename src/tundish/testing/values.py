@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import mmap
 import tempfile
+import time
 from array import array
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
@@ -89,6 +90,12 @@ class Box:
     """A mutable object."""
 
     items: list[int]
+
+
+class Sizes(tuple[int, ...]):
+    """A tuple of a class of its own, as torch.Size is: a leaf."""
+
+    __slots__ = ()
 
 
 def _mapped(values: np.ndarray) -> np.ndarray:
@@ -173,6 +180,8 @@ VALUES: dict[str, Callable[[np.ndarray], Any]] = {
     "framework_within": lambda v: [_of_framework(v)],
     "swapped_times": lambda v: v.astype(">M8[s]"),
     "ordered": lambda v: OrderedDict(b=int(v[0]), a=(v, "s")),
+    "sizes": lambda v: Sizes(v.tolist()),
+    "time": lambda v: time.gmtime(int(v[0])),
     "defaulted": lambda v: defaultdict(list, a=[v[0]], b=OrderedDict(c=v)),
 }
 """The kinds of values, each made of three numbers."""

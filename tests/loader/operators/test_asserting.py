@@ -10,7 +10,7 @@ import pytest
 from tests.loader.operators.test_scanning import outcomes
 
 import tundish as td
-from tundish.errors import CardinalityError, SpecError
+from tundish.errors import CardinalityError, SharedMemoryError, SpecError
 
 NO_STR: Any = 1
 ROWS = td.Dataset.from_tensor_slices({"a": [1, 2]})
@@ -102,6 +102,13 @@ def test_a_warning_for_each(workers: int, caplog: pytest.LogCaptureFixture) -> N
     (record,) = caplog.records
     assert record.name == "tundish"
     assert "ignore_errors#2 left out element 2: ZeroDivisionError" in record.getMessage()
+
+
+def test_an_element_that_memory_has_no_room_for_is_not_left_out() -> None:
+    ds = td.Dataset.range(3).map(lambda i: np.zeros(10**6 if i == 1 else 1)).ignore_errors()
+    found = outcomes(ds.with_options(td.Options(memory_budget=1 << 20)), 1)
+
+    assert [x if x is SharedMemoryError else len(x) for x in found] == [1, SharedMemoryError, 1]
 
 
 @WORKERS

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tundish import Dataset, Options
-from tundish.errors import WorkerTraceback
+from tundish.errors import StalledError, WorkerDiedError, WorkerTraceback
 from tundish.loader.operators.cache import _STORES, CacheStore
 from tundish.loader.operators.holding import item_nbytes
 from tundish.loader.protocols.items import Made
@@ -350,6 +350,82 @@ def test_objects_that_elements_share_are_counted_once() -> None:
     assert item_nbytes(many, filling.seen) > 200_000 * 50
     others = Made(0, [Shared(bytes(100)) for _ in range(50_000)])
     assert item_nbytes(others, filling.seen) > 50_000 * 100
+
+
+@pytest.mark.parametrize(
+    "error", [WorkerDiedError("element 1"), StalledError("element 1"), MemoryError()]
+)
+def test_an_error_that_another_pass_may_not_meet_is_not_kept(error: Any) -> None:
+    calls = []
+
+    def unlucky(i: int) -> int:
+        calls.append(i)
+        if len(calls) == 2:
+            raise error
+        return i
+
+    ds = Dataset.range(3).map(unlucky).cache()
+    with pytest.warns(RuntimeWarning, match="nothing is kept of this pass"):
+        assert len(given(ds)) == 3
+    assert [int(x) for x in ds] == [0, 1, 2]
+    assert [int(x) for x in ds] == [0, 1, 2]
+    assert len(calls) == 6
+
+
+def given(ds: Dataset) -> list[Any]:
+    """What a pass without workers gives, errors included."""
+    found: list[Any] = []
+    with ds.iterator(workers=0) as it:
+        while True:
+            try:
+                found.append(next(it))
+            except StopIteration:
+                return found
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                found.append(error)
+
+
+def test_an_element_that_cannot_be_kept_leaves_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = iter([100, None, 100, 100, 100, 100])
+
+    def size(item: Made, seen: set[int]) -> int:
+        found = next(sizes)
+        if found is None:
+            raise ZeroDivisionError
+        return found
+
+    monkeypatch.setattr("tundish.loader.operators.cache.item_nbytes", size)
+    ds = Dataset.range(3).cache()
+    given(ds)
+    assert [int(x) for x in ds] == [0, 1, 2]
+
+
+class Sizes(tuple[int, ...]):
+    """A tuple of a class of its own, as torch.Size: it is a leaf."""
+
+    __slots__ = ()
+
+
+class Unsized:
+    """An object that cannot say how large it is."""
+
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+    def __sizeof__(self) -> int:
+        raise RuntimeError("it has no size")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("kind", [Sizes, Unsized])
+def test_objects_that_are_not_as_others_are_kept(kind: Any, workers: int) -> None:
+    def made(i: int) -> Any:
+        return {"x": kind((int(i), 5)), "n": i}
+
+    ds = Dataset.range(3).map(made).cache().repeat(2).enumerate()
+    with ds.iterator(workers=workers) as it:
+        found = [(int(k), list(getattr(x["x"], "x", x["x"]))) for k, x in it]
+    assert found == [(k, [k % 3, 5]) for k in range(6)]
 
 
 class Shared:

@@ -355,7 +355,10 @@ class Basic:
                     yield item
                     continue
                 leaves, build = taken_apart(by_row(item.value))
-                if any(np.ndim(leaf) == 0 for leaf in leaves) or len({*map(len, leaves)}) != 1:
+                if (
+                    any(getattr(leaf, "ndim", 0) == 0 for leaf in leaves)
+                    or len({*map(len, leaves)}) != 1
+                ):
                     yield item._replace(error=SpecError("no common first dimension"))
                     continue
                 for i in range(len(leaves[0])):

@@ -100,7 +100,9 @@ class GroupingModel(WindowsModel):
         first = next(item.value for item in group.items(Pass(0)))
         leaves, build = taken_apart(first)
         if shapes is None:
-            wanted = [[None, *np.shape(leaf)[1:]] if np.ndim(leaf) else [] for leaf in leaves]
+            wanted = [
+                [None, *np.shape(leaf)[1:]] if getattr(leaf, "ndim", 0) else [] for leaf in leaves
+            ]
         else:
             wanted = taken_apart(shapes)[0]
         return build([[length if n in (None, -1) else n for n in shape] for shape in wanted])

@@ -11,7 +11,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.ragged import Ragged, Sparse
 from tundish.testing.model.basic import Basic, Item, Pass, arguments, called
-from tundish.testing.nests import misfit, stacked, taken_apart
+from tundish.testing.nests import is_tuple, misfit, stacked, taken_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,7 +150,7 @@ def _in_order(first: Any, row: Any) -> list[Any]:
     """Return the leaves of a row, dicts in the first row's order."""
     if isinstance(first, dict):
         return [leaf for key in first for leaf in _in_order(first[key], row[key])]
-    if isinstance(first, tuple):
+    if is_tuple(first):
         return [leaf for a, b in zip(first, row, strict=True) for leaf in _in_order(a, b)]
     return [row]
 

@@ -9,7 +9,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.ragged import Ragged, Sparse
 from tundish.testing.model.basic import Basic, Item, Pass
-from tundish.testing.nests import misfit, normal, taken_apart
+from tundish.testing.nests import is_tuple, misfit, normal, taken_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,10 @@ class RebatchingModel(Basic):
                     leaves, build = taken_apart(item.value)
                     if has_parts(item.value):
                         error = SpecError("not ragged or sparse ones")
-                    elif any(np.ndim(x) == 0 for x in leaves) or len({*map(len, leaves)}) != 1:
+                    elif (
+                        any(getattr(x, "ndim", 0) == 0 for x in leaves)
+                        or len({*map(len, leaves)}) != 1
+                    ):
                         error = SpecError("no common first dimension")
                     else:
                         count = len(leaves[0])
@@ -96,7 +99,7 @@ def joined(rows: list[Any]) -> Any:
     first = rows[0]
     if isinstance(first, dict):
         return {key: joined([row[key] for row in rows]) for key in first}
-    if isinstance(first, tuple):
+    if is_tuple(first):
         columns = [joined(list(column)) for column in zip(*rows, strict=True)]
         return getattr(type(first), "_make", tuple)(columns)
     column = np.zeros((len(rows), *first.shape), first.dtype)  # zeros in the gaps of a struct

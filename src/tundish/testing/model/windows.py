@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tundish.errors import SpecError
 from tundish.testing.model.basic import Basic, Item, Pass
-from tundish.testing.nests import taken_apart
+from tundish.testing.nests import is_tuple, taken_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,12 +68,12 @@ def _parts(like: Any, value: Any) -> list[Any] | None:
         if type(value) is not dict or like.keys() != value.keys():
             return None
         pairs = [(like[key], value[key]) for key in like]
-    elif isinstance(like, tuple):
+    elif is_tuple(like):
         if type(like) is not type(value) or len(like) != len(value):
             return None
         pairs = list(zip(like, value, strict=True))
     else:
-        return None if isinstance(value, (dict, tuple)) else [value]
+        return None if isinstance(value, dict) or is_tuple(value) else [value]
     found = [_parts(*pair) for pair in pairs]
     if any(part is None for part in found):
         return None
