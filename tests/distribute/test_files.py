@@ -345,3 +345,10 @@ def test_a_state_belongs_to_its_process(files: Make) -> None:
         refused = pytest.raises(td.errors.IncompatibleCheckpointError, match="process 1 of 2")
         with iter(other) as iterator, refused:
             iterator.load_state_dict(state)
+
+
+def test_ragged_batches_of_a_process_need_no_cut_for_one_replica(tmp_path: Path) -> None:
+    ds = with_policy(lines(tmp_path, [4, 4]).map(np.arange).ragged_batch(4), "file")
+
+    found = [[step.to_list() for step in one] for one in each(ds, 2)]
+    assert found == [[[[], [0]], [[0, 1], [0, 1, 2]]]] * 2
