@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -13,6 +13,7 @@ import tundish as td
 from tundish.debugging import (
     Assert,
     assert_equal,
+    assert_greater,
     assert_integer,
     assert_less,
     assert_near,
@@ -247,6 +248,38 @@ def test_ranks_of_ragged_and_sparse_are_those_of_what_they_stand_for() -> None:
     assert said(assert_scalar, {"r": RAGGED}) == [
         "x['r'] must have rank 0, as a scalar has, not rank 2; its shape is (2, ragged)"
     ]
+
+
+@pytest.mark.parametrize("check", [assert_equal, assert_near, assert_none_equal])
+def test_ragged_and_sparse_values_are_compared_where_their_entries_stand(check: Any) -> None:
+    """[[1, -2], [3]] is not [[1], [-2, 3]], though the values are equal."""
+    ragged = td.Ragged(np.array([1.0, -2, 3]), RAGGED.row_splits)
+    shorter = td.Ragged(ragged.values + 1, np.array([0, 1, 3]))
+    once = np.array([0, 2])
+    deep, other = (td.Ragged(inner, once) for inner in cast("Any", (ragged, shorter)))
+    sparse = td.Sparse(SPARSE.indices, SPARSE.values * 1.0, SPARSE.dense_shape)
+    moved = td.Sparse(SPARSE.indices[::-1], SPARSE.values + 1.0, SPARSE.dense_shape)
+    for x, y, words in (
+        (ragged, shorter, "row 0 has 2 entries and 1"),
+        (deep, other, "row 0 has 2 entries and 1"),
+        (ragged, td.Ragged(ragged.values, np.array([0, 1, 2, 3])), "there are 2 rows and 3"),
+        (ragged, ragged.values + 1, "one is ragged or sparse and the other is not so"),
+        (ragged, deep, "there are 2 rows and 1"),
+        (ragged, sparse, "one is ragged or sparse and the other is not so"),
+        (sparse, moved, "the indices or shapes differ"),
+        (sparse, sparse.to_dense() + 1, "one is ragged or sparse and the other is not so"),
+    ):
+        told = said(check, {"r": x}, {"r": y})[0]
+        assert "cannot be asked" in told
+        assert words in told
+
+
+def test_ragged_and_sparse_values_are_compared_with_their_like() -> None:
+    same = td.Ragged(RAGGED.values.copy(), RAGGED.row_splits.copy())
+    assert assert_equal(same, RAGGED) is same
+    assert assert_greater(same, np.int64(-5)) is same
+    assert assert_equal({"s": SPARSE}, {"s": td.Sparse(*map(np.copy, SPARSE))})["s"] is SPARSE
+    assert said(assert_less, same, RAGGED)[0] == "x < y does not hold for 3 of 3 entries"
 
 
 def test_ragged_rows_have_sizes() -> None:

@@ -7,7 +7,7 @@ Every check gives back what it is given, so that it is a step of a pipeline as i
 - `comparisons`, `near`: what is compared entry by entry;
 - `shapes`, `dtypes`, `numerics`: ranks and sizes, dtypes, nan and infinities;
 - `step`: a check with its arguments, as a step;
-- `leaves`, `deciding`: what they share: which leaves a nest has, whether a
+- `leaves`, `deciding`, `partitions`: what they share: which leaves a nest has, whether a
   condition holds, and what is said where it does not.
 
 And of a whole pipeline:
