@@ -237,6 +237,19 @@ def test_numerics_knows_every_float(dtype: Any) -> None:
     assert check_numerics(x[0]).shape == (5,)
 
 
+def test_numerics_looks_into_the_fields_of_structures() -> None:
+    inner = np.dtype([("x", "c8", (2,)), ("name", "U4")])
+    records = np.zeros((2, 2), [("id", "i4"), ("inner", inner), ("y", "f4")])
+    assert check_numerics(records) is records
+    records["inner"]["x"][1, 0, 1] = np.nan
+    records["y"][1, 1] = -np.inf
+    assert said(check_numerics, records)[0] == "x has 1 nan, 0 inf, 1 -inf of 12"
+    with pytest.raises(CheckError) as caught:
+        check_numerics({"r": records})
+    assert caught.value.indices == ((1, 0), (1, 1))
+    assert "1 nan" in said(check_numerics, records[1, 0])[0]
+
+
 def test_numerics_passes_what_holds_no_nan() -> None:
     for value in (3, "nan", None, np.arange(3), [1, 2], np.array(["a"]), object()):
         assert check_numerics(value) is value

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tundish.errors import CheckTypeError
-from tundish.ragged import Ragged, Sparse, parts_of
+from tundish.ragged import Ragged, Sparse, outer_leaves
 from tundish.spec import is_namedtuple
 
 NUMBERS = (bool, int, float, complex)
@@ -29,7 +29,7 @@ def leaves_of(value: Any) -> Iterator[tuple[str, Any]]:
     array, as it is for tensorflow.
     """
     if is_nest(value):
-        yield from parts_of(value)
+        yield from outer_leaves(value)
     else:
         yield "", value
 

@@ -15,7 +15,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.operators.sharing import NoRows, part_of
 from tundish.loader.protocols.raised import element_error
-from tundish.ragged import Ragged, Sparse, parts_of
+from tundish.ragged import Ragged, Sparse, outer_leaves
 from tundish.spec import ArraySpec, flatten, is_namedtuple, map_leaves, spec_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def rows_in(batch: Any) -> int:
         A leaf is no array, or they differ.
     """
     sizes = set()
-    for path, leaf in parts_of(batch):
+    for path, leaf in outer_leaves(batch):
         if isinstance(leaf, Ragged):
             sizes.add(leaf.nrows)
         elif isinstance(leaf, Sparse):
@@ -53,7 +53,7 @@ def rows_in(batch: Any) -> int:
 
 def check_arrays(batch: Any) -> None:
     """Raise if a leaf is ragged or sparse: its arrays do not have a row for each row of the batch."""
-    for path, leaf in parts_of(batch):
+    for path, leaf in outer_leaves(batch):
         if isinstance(leaf, (Ragged, Sparse)):
             where = f" at {path}" if path else ""
             raise SpecError(
