@@ -6,7 +6,6 @@ A feed is asked for a `ProcessStep` at a time. Two kinds: `BatchFeed` cuts batch
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.operators.sharing import NoRows, part_of
-from tundish.loader.protocols.raised import element_error
+from tundish.loader.protocols.raised import add_note, element_error
 from tundish.ragged import Ragged, Sparse, outer_leaves
 from tundish.spec import ArraySpec, flatten, is_namedtuple, map_leaves, spec_of
 
@@ -271,8 +270,18 @@ class ElementFeed:
     def take(self, number: int) -> ProcessStep:
         found: list[Any] = [None] * self._replicas
         for at in range(self._replicas):
-            with contextlib.suppress(StopIteration):
+            try:
                 found[at] = next(self._iterators[at % len(self._iterators)])
+            except StopIteration:
+                continue
+            except BaseException as error:
+                have = sum(each is not None for each in found)
+                if have:
+                    add_note(
+                        error,
+                        f"tundish: {have} element(s) of other replicas at this step were given up",
+                    )
+                raise
         if all(each is None for each in found):
             raise StopIteration
         return ProcessStep(found, list(self._rows))
