@@ -146,6 +146,16 @@ def test_what_cannot_be_compared_is_a_type_error(x: Any, y: Any, words: str) -> 
         td.debugging.assert_greater(x, y)
 
 
+@pytest.mark.parametrize("size", [2, 300_000])
+def test_masked_entries_are_refused_at_any_size(size: int) -> None:
+    """Of small ones numpy would leave the masked entries out, and of large ones not."""
+    x = np.ma.masked_array(np.ones(size), np.arange(size) == 1)
+    for check in (assert_positive, check_numerics):
+        assert "x['m'] has masked entries" in said(check, {"m": x})[0]
+    assert "y has masked entries" in said(assert_equal, x.data, x)[0]
+    assert assert_positive(np.ma.masked_array(x.data)) is not None
+
+
 def test_shapes_that_do_not_broadcast_are_named() -> None:
     assert said(assert_less, np.zeros(3), np.zeros((2, 2)), "m") == [
         "m: x < y cannot be asked: the shapes do not broadcast: x (3,) and y (2, 2)"

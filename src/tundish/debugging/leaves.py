@@ -60,10 +60,14 @@ def array_of(value: Any, name: str) -> np.ndarray:
     Raises
     ------
     CheckTypeError
-        The leaf has no entries: it is not an array, a number or a text.
+        The leaf has no entries: it is not an array, a number or a text; or some of them are masked.
     """
     while isinstance(value, (Ragged, Sparse)):
         value = value.values
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise CheckTypeError(
+            f"{name} has masked entries, which no check can decide: check {name}.compressed(), or .filled(value)"
+        )
     if isinstance(value, np.ndarray) and value.dtype.kind not in "US":
         return value
     if not isinstance(value, (*NUMBERS, *TEXTS, list, tuple)) and not hasattr(value, "__array__"):
