@@ -1,4 +1,4 @@
-"""Whether the entries of ragged and sparse values stand in the same places, so that they can be compared."""
+"""Comparability of ragged and sparse values: do their entries stand in the same places?"""
 
 from __future__ import annotations
 
