@@ -1,4 +1,4 @@
-"""Comparability of ragged and sparse values: do their entries stand in the same places?"""
+"""Comparison of ragged and sparse values, whose entries must stand in the same places."""
 
 from __future__ import annotations
 
