@@ -259,9 +259,16 @@ class _RemoteFile(ByteFile):
         self.identity = (self.size, int.from_bytes(digest, "little") >> 1)
 
     def _read(self, offset: int, count: int) -> bytes:
-        return bytes(
-            self._ask(self._filesystem.cat_file, self._inner, start=offset, end=offset + count)
-        )
+        asked = {"start": offset, "end": offset + count}
+        data = bytes(self._ask(self._filesystem.cat_file, self._inner, **asked))
+        if len(data) > count:
+            raise OSError(
+                errno.ESPIPE,
+                f"{len(data):,} bytes came where {count:,} from byte {offset:,} on were asked for, so the server does not "
+                "send parts of a file. Download it, or let fsspec do so: simplecache:: before the URL",
+                self.path,
+            )
+        return data
 
     def _ask(self, function: Any, *args: Any, **options: Any) -> Any:
         try:

@@ -97,7 +97,8 @@ class InputContext:
                        for it); ``JAX_PROCESS_ID`` or ``JAX_PROCESS_INDEX``, and
                        ``JAX_NUM_PROCESSES`` or ``JAX_PROCESS_COUNT``
         MPI            ``OMPI_COMM_WORLD_RANK``, ``_SIZE``; ``PMI_RANK``, ``PMI_SIZE``
-        Slurm          ``SLURM_PROCID``, ``SLURM_STEP_NUM_TASKS`` or ``SLURM_NTASKS``
+        Slurm          ``SLURM_PROCID``, ``SLURM_STEP_NUM_TASKS`` or ``SLURM_NTASKS``, as srun
+                       sets them; the script of a job of several tasks is refused
         TensorFlow     ``TF_CONFIG``: chief, then workers
         Kubernetes     ``JOB_COMPLETION_INDEX`` of an indexed job, and ``JOB_COMPLETIONS``, which
                        you set in the pod's template (``JAX_PROCESS_COUNT`` will do)

@@ -109,7 +109,10 @@ def identity(environ: Environment) -> Identity | None:
             raise ValueError(
                 f"the environment contradicts itself: {inner.said} against {outer.said}. Unset the wrong ones, or pass the rank and the number: InputContext(count, index)"
             )
-    return found[0] if found else _job(environ)
+    if found:
+        return found[0]
+    _check_started(environ)
+    return _job(environ)
 
 
 def _identity(environ: Environment, index: str, count: str) -> Identity:
@@ -292,6 +295,26 @@ def _job(environ: Environment) -> Identity | None:
     return _identity(environ, name, count)
 
 
+def _slurm(environ: Environment) -> Identity | None:
+    """Return the identity of a task that srun has started."""
+    if _STEP not in environ and environ.get("SLURM_PROCID", "").strip() == "0":
+        return None  # of a batch script: it has the number 0, and the number of tasks that its job asks for
+    return _SLURM(environ)
+
+
+def _check_started(environ: Environment) -> None:
+    """Raise in the script of a Slurm job of several tasks, none of which has been started."""
+    found = None if _STEP in environ else _SLURM(environ)
+    if found is not None and found.count > 1:
+        raise ValueError(
+            f"{found.said} and no {_STEP}: this is the script of a job of {found.count} tasks, of which one copy runs. "
+            "Start the processes with srun or torchrun; or give an InputContext: InputContext() if this one reads alone"
+        )
+
+
+_STEP = "SLURM_STEP_NUM_TASKS"
+# In a shell that salloc opens only the count is set, and no task has begun.
+_SLURM = _Launcher(("SLURM_PROCID",), (_STEP, "SLURM_NTASKS"), shy=True)
 _TORCHRUN = _Launcher(("RANK",), ("WORLD_SIZE",), "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _COMPLETIONS = ("JOB_COMPLETIONS", "JAX_PROCESS_COUNT", "JAX_NUM_PROCESSES")
 
@@ -310,8 +333,7 @@ _LAUNCHERS: tuple[Callable[[Environment], Identity | None], ...] = (
         "OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
     _Launcher(("PMI_RANK",), ("PMI_SIZE",)),
-    # In a shell that salloc opens only the count is set, and no task has begun.
-    _Launcher(("SLURM_PROCID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), shy=True),
+    _slurm,
     _tf_config,
 )
 """Launchers, innermost first: each may have been started by those after it."""

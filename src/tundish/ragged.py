@@ -11,7 +11,7 @@ from tundish.errors import SpecError
 from tundish.spec import is_namedtuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 class Ragged(NamedTuple):
@@ -267,3 +267,27 @@ class Sparse(NamedTuple):
         dense = np.full(shape, None) if dtype.hasobject else np.zeros(shape, dtype)
         dense[tuple(self.indices.T)] = self.values
         return dense
+
+
+def outer_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a nest with their paths; a `Ragged` or `Sparse` is one leaf.
+
+    Examples
+    --------
+    >>> ragged = Ragged(np.array([7, 8, 9]), np.array([0, 2, 3]))
+    >>> [(path, type(part).__name__) for path, part in outer_leaves({"a": (1, ragged)})]
+    [("['a'][0]", 'int'), ("['a'][1]", 'Ragged')]
+    """
+    if isinstance(value, (Ragged, Sparse)):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from outer_leaves(part, f"{path}[{key!r}]")
+    elif is_namedtuple(type(value)):
+        for key, part in zip(value._fields, value, strict=True):
+            yield from outer_leaves(part, f"{path}.{key}")
+    elif type(value) is tuple:
+        for key, part in enumerate(value):
+            yield from outer_leaves(part, f"{path}[{key}]")
+    else:
+        yield path, value

@@ -106,6 +106,15 @@ def test_a_source_is_looked_at() -> None:
 
 
 @pytest.mark.usefixtures("on")
+def test_fields_of_structures_are_looked_at() -> None:
+    records = np.array([(1, 2.0), (2, np.nan)], [("id", "i4"), ("x", "f4")])
+    [good, error] = outcomes(td.Dataset.from_tensor_slices(records))
+
+    assert good["id"] == 1
+    assert (error.node, error.nan) == ("from_tensor_slices#0", 1)
+
+
+@pytest.mark.usefixtures("on")
 def test_an_inner_dataset_is_looked_at() -> None:
     ds = td.Dataset.range(2).flat_map(
         lambda _: td.Dataset.range(2).map(lambda x: 1 / np.float32(x + 1))

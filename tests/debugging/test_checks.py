@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -13,6 +13,7 @@ import tundish as td
 from tundish.debugging import (
     Assert,
     assert_equal,
+    assert_greater,
     assert_integer,
     assert_less,
     assert_near,
@@ -145,6 +146,16 @@ def test_what_cannot_be_compared_is_a_type_error(x: Any, y: Any, words: str) -> 
         td.debugging.assert_greater(x, y)
 
 
+@pytest.mark.parametrize("size", [2, 300_000])
+def test_masked_entries_are_refused_at_any_size(size: int) -> None:
+    """Of small ones numpy would leave the masked entries out, and of large ones not."""
+    x = np.ma.masked_array(np.ones(size), np.arange(size) == 1)
+    for check in (assert_positive, check_numerics):
+        assert "x['m'] has masked entries" in said(check, {"m": x})[0]
+    assert "y has masked entries" in said(assert_equal, x.data, x)[0]
+    assert assert_positive(np.ma.masked_array(x.data)) is not None
+
+
 def test_shapes_that_do_not_broadcast_are_named() -> None:
     assert said(assert_less, np.zeros(3), np.zeros((2, 2)), "m") == [
         "m: x < y cannot be asked: the shapes do not broadcast: x (3,) and y (2, 2)"
@@ -236,6 +247,19 @@ def test_numerics_knows_every_float(dtype: Any) -> None:
     assert check_numerics(x[0]).shape == (5,)
 
 
+def test_numerics_looks_into_the_fields_of_structures() -> None:
+    inner = np.dtype([("x", "c8", (2,)), ("name", "U4")])
+    records = np.zeros((2, 2), [("id", "i4"), ("inner", inner), ("y", "f4")])
+    assert check_numerics(records) is records
+    records["inner"]["x"][1, 0, 1] = np.nan
+    records["y"][1, 1] = -np.inf
+    assert said(check_numerics, records)[0] == "x has 1 nan, 0 inf, 1 -inf of 12"
+    with pytest.raises(CheckError) as caught:
+        check_numerics({"r": records})
+    assert caught.value.indices == ((1, 0), (1, 1))
+    assert "1 nan" in said(check_numerics, records[1, 0])[0]
+
+
 def test_numerics_passes_what_holds_no_nan() -> None:
     for value in (3, "nan", None, np.arange(3), [1, 2], np.array(["a"]), object()):
         assert check_numerics(value) is value
@@ -247,6 +271,38 @@ def test_ranks_of_ragged_and_sparse_are_those_of_what_they_stand_for() -> None:
     assert said(assert_scalar, {"r": RAGGED}) == [
         "x['r'] must have rank 0, as a scalar has, not rank 2; its shape is (2, ragged)"
     ]
+
+
+@pytest.mark.parametrize("check", [assert_equal, assert_near, assert_none_equal])
+def test_ragged_and_sparse_values_are_compared_where_their_entries_stand(check: Any) -> None:
+    """[[1, -2], [3]] is not [[1], [-2, 3]], though the values are equal."""
+    ragged = td.Ragged(np.array([1.0, -2, 3]), RAGGED.row_splits)
+    shorter = td.Ragged(ragged.values + 1, np.array([0, 1, 3]))
+    once = np.array([0, 2])
+    deep, other = (td.Ragged(inner, once) for inner in cast("Any", (ragged, shorter)))
+    sparse = td.Sparse(SPARSE.indices, SPARSE.values * 1.0, SPARSE.dense_shape)
+    moved = td.Sparse(SPARSE.indices[::-1], SPARSE.values + 1.0, SPARSE.dense_shape)
+    for x, y, words in (
+        (ragged, shorter, "row 0 has 2 entries and 1"),
+        (deep, other, "row 0 has 2 entries and 1"),
+        (ragged, td.Ragged(ragged.values, np.array([0, 1, 2, 3])), "there are 2 rows and 3"),
+        (ragged, ragged.values + 1, "one is ragged or sparse and the other is not so"),
+        (ragged, deep, "there are 2 rows and 1"),
+        (ragged, sparse, "one is ragged or sparse and the other is not so"),
+        (sparse, moved, "the indices or shapes differ"),
+        (sparse, sparse.to_dense() + 1, "one is ragged or sparse and the other is not so"),
+    ):
+        told = said(check, {"r": x}, {"r": y})[0]
+        assert "cannot be asked" in told
+        assert words in told
+
+
+def test_ragged_and_sparse_values_are_compared_with_their_like() -> None:
+    same = td.Ragged(RAGGED.values.copy(), RAGGED.row_splits.copy())
+    assert assert_equal(same, RAGGED) is same
+    assert assert_greater(same, np.int64(-5)) is same
+    assert assert_equal({"s": SPARSE}, {"s": td.Sparse(*map(np.copy, SPARSE))})["s"] is SPARSE
+    assert said(assert_less, same, RAGGED)[0] == "x < y does not hold for 3 of 3 entries"
 
 
 def test_ragged_rows_have_sizes() -> None:

@@ -127,6 +127,19 @@ def test_bfloat16(tmp_path: Path) -> None:
     assert (one.dtype, one.value, one.largest) == ("bfloat16", 1.0, 1.0)
 
 
+@pytest.mark.parametrize("mode", ["CURT_HEALTH", "FULL_TENSOR"])
+def test_structures(tmp_path: Path, mode: str) -> None:
+    records = np.array([(1, 2.0), (2, np.nan)], [("id", "i4"), ("x", "f4")])
+    ds = td.Dataset.range(1).map(lambda _: records)
+
+    leaf = dumped(tmp_path, ds, mode, op_regex="map").records[0].leaves[0]
+
+    assert leaf.finite is False
+    assert (leaf.nan, leaf.largest) == ((1, None) if mode == "FULL_TENSOR" else (None, None))
+    if mode == "FULL_TENSOR":
+        assert leaf.value.tobytes() == records.tobytes()
+
+
 def test_odd_leaves(tmp_path: Path) -> None:
     def odd(_: Any) -> Any:
         return (

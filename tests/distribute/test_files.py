@@ -196,6 +196,30 @@ def test_sizes_that_do_not_divide_end_together_too(tmp_path: Path) -> None:
     assert [len(process) for process in run(ds, 3, 3, uneven="ignore")] == [9, 2, 4]
 
 
+DROPPING: dict[str, tuple[Callable[[td.Dataset], td.Dataset], list[int]]] = {
+    "a size that does not divide": (lambda ds: ds.batch(7, drop_remainder=True), [13, 15]),
+    "mapped batches": (lambda ds: ds.batch(4, drop_remainder=True).map(abs), [7, 6]),
+    "less than a batch": (lambda ds: ds.batch(7, drop_remainder=True), [5, 20]),
+    "a size that divides": (lambda ds: ds.batch(4, drop_remainder=True), [7, 5]),
+}
+
+
+@pytest.mark.parametrize("what", DROPPING)
+@pytest.mark.parametrize("uneven", ["drop", None])
+def test_what_drop_remainder_drops_is_no_step(tmp_path: Path, what: str, uneven: Any) -> None:
+    """Each process drops the rest of its own batches before steps are cut from them."""
+    build, sizes = DROPPING[what]
+    ds = with_policy(build(lines(tmp_path, sizes)), "file")
+    try:
+        told = [one.cardinality for one in each(ds, 2, uneven=uneven)]
+    except ValueError:  # not the same number of steps
+        assert uneven is None
+        return
+
+    assert [len(process) for process in run(ds, 2, uneven=uneven)] == told
+    assert len(set(told)) == 1
+
+
 def test_a_process_whose_files_are_empty_fills_its_steps_up(tmp_path: Path) -> None:
     ds = lines(tmp_path, [5, 0]).map(lambda x: {"x": x}).batch(4)
     first, second = run(with_policy(ds, "file"), 2, uneven="pad")
@@ -321,3 +345,10 @@ def test_a_state_belongs_to_its_process(files: Make) -> None:
         refused = pytest.raises(td.errors.IncompatibleCheckpointError, match="process 1 of 2")
         with iter(other) as iterator, refused:
             iterator.load_state_dict(state)
+
+
+def test_ragged_batches_of_a_process_need_no_cut_for_one_replica(tmp_path: Path) -> None:
+    ds = with_policy(lines(tmp_path, [4, 4]).map(np.arange).ragged_batch(4), "file")
+
+    found = [[step.to_list() for step in one] for one in each(ds, 2)]
+    assert found == [[[[], [0]], [[0, 1], [0, 1, 2]]]] * 2

@@ -76,6 +76,30 @@ def test_replicas_without_an_element_have_no_rows() -> None:
     assert ds.cardinality == 2
 
 
+@pytest.mark.parametrize(("bad", "given_up"), [(1, 0), (3, 1)])
+def test_an_error_tells_of_the_elements_of_other_replicas(bad: int, given_up: int) -> None:
+    def broken(x: Any) -> Any:
+        if x == bad:
+            raise LookupError(bad)
+        return x
+
+    ds = distribute(
+        lambda _: td.Dataset.range(8).map(broken).batch(2), td.InputContext(), replicas=2
+    )
+    with iter(ds) as iterator:
+        with pytest.raises(LookupError) as caught:
+            next(iterator)
+        told = [note for note in caught.value.__notes__ if "other replicas" in note]
+        assert (
+            told
+            == [f"tundish: {given_up} element(s) of other replicas at this step were given up"][
+                :given_up
+            ]
+        )
+        first = 2 if bad == 1 else 4
+        assert steps(iterator, 1) == [[[first, first + 1], [first + 2, first + 3]]]
+
+
 @pytest.mark.parametrize("uneven", ["drop", "pad"])
 def test_ends_that_processes_agree_on(uneven: str) -> None:
     def function(context: td.InputContext) -> td.Dataset:

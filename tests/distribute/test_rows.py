@@ -383,3 +383,34 @@ def test_words_for_policies() -> None:
     assert run(with_policy(numbers(8).batch(4), "data"), 2) == run(numbers(8).batch(4), 2)
     with pytest.raises(ValueError, match="not a list of files"):
         run(with_policy(numbers(8).batch(4), "file"), 2)
+
+
+@pytest.mark.parametrize("sizes", [[1, 2, 1, 1], [3, 2, 1, 1]])
+def test_rows_of_ragged_batches_are_not_cut_as_rows_of_arrays(sizes: list[int]) -> None:
+    """Four rows with five values have five row splits, which looks like five rows."""
+    ds = td.Dataset.from_list(sizes).map(np.arange).ragged_batch(4)
+
+    for one in each(ds, 2):
+        with pytest.raises(SpecError, match=r"Ragged\. Let each process batch its own rows"):
+            list(one)
+    sparse = td.Dataset.from_list([[0, 3], [0, 5]]).sparse_batch(2, row_shape=[2])
+    for one in each(sparse, 2):
+        with pytest.raises(SpecError, match=r"Sparse\. Let each process"):
+            list(one)
+
+
+@pytest.mark.parametrize("uneven", [None, "drop"])
+def test_ragged_batches_of_a_function_are_taken_as_they_are(uneven: str | None) -> None:
+    def mine(context: td.InputContext) -> td.Dataset:
+        ds = td.Dataset.from_list([1, 2, 1, 1, 3, 3]).shard_by_process(context).map(np.arange)
+        return ds.ragged_batch(2, drop_remainder=True)
+
+    distributed = td.distribute.distribute_datasets_from_function(
+        mine, replicas=2, context=td.InputContext(), uneven=uneven
+    )
+    found = [td.distribute.local_results(step) for step in distributed]
+
+    assert [[part.to_list() for part in step] for step in found] == [
+        [[[0], [0, 1]], [[0], [0]]],
+        *([[[[0, 1, 2], [0, 1, 2]], []]] if uneven is None else []),
+    ]

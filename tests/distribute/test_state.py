@@ -121,6 +121,20 @@ def test_the_end_is_in_the_state() -> None:
         assert list(iterator) == []
 
 
+@pytest.mark.parametrize("uneven", [None, "pad"])
+def test_a_state_taken_behind_the_with_block_goes_on(uneven: str | None) -> None:
+    ds = td.Dataset.range(10).map(lambda x: {"x": x}).batch(4)
+    for one in each(ds, 2, uneven=uneven):
+        with one.iterator(workers=0) as iterator:
+            steps(iterator, 1)
+            before = iterator.state_dict()
+        assert steps(iterator) == []  # it is closed
+        assert iterator.state_dict() == before
+        with one.iterator(workers=0) as other:
+            other.load_state_dict(iterator.state_dict())
+            assert len(steps(other)) == 2
+
+
 def test_resuming_before_a_step_without_rows() -> None:
     """The form of an array without rows is learnt from the dataset."""
 

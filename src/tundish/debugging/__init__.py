@@ -7,7 +7,8 @@ Every check returns its argument, so it can be given to `map`:
 - `comparisons`, `near`: comparisons entry by entry;
 - `shapes`, `dtypes`, `numerics`: ranks and sizes, dtypes, nan and infinities;
 - `step`: a check with its arguments, as a function for `map`;
-- `leaves`, `deciding`: the leaves of a nest, conditions on them, and the messages of errors.
+- `leaves`, `partitions`, `deciding`: the leaves of a nest, the rows of ragged and sparse values, conditions, and the
+  messages of errors.
 
 Checks of a whole pipeline:
 

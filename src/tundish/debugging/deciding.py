@@ -22,6 +22,7 @@ from tundish.debugging.leaves import (
     pairs_of,
     show,
 )
+from tundish.debugging.partitions import misplaced
 from tundish.errors import CheckError, CheckTypeError
 
 Condition = Callable[..., Any]
@@ -221,6 +222,14 @@ def _texts_as_bytes(value: Any) -> Any:
 
 def decide(text: str, condition: Condition, operands: tuple[Any, ...], asked: Asked) -> None:
     """Raise unless the condition holds for every entry of operands that broadcast."""
+    apart = misplaced(*[value for _, value in asked.sides]) if len(asked.sides) == 2 else None
+    if apart is not None:
+        raise CheckError(
+            f"{text} cannot be asked: {apart}",
+            asked.message,
+            asked.path,
+            details=tuple(f"{name}: {show(value)}" for name, value in asked.sides),
+        )
     try:
         with np.errstate(invalid="ignore"):  # ml_dtypes warn of nan
             if holds(condition, *operands):

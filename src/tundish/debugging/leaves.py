@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tundish.errors import CheckTypeError
-from tundish.ragged import Ragged, Sparse
+from tundish.ragged import Ragged, Sparse, outer_leaves
 from tundish.spec import is_namedtuple
 
 NUMBERS = (bool, int, float, complex)
@@ -29,25 +29,9 @@ def leaves_of(value: Any) -> Iterator[tuple[str, Any]]:
     array, as it is for tensorflow.
     """
     if is_nest(value):
-        yield from _inside(value, "")
+        yield from outer_leaves(value)
     else:
         yield "", value
-
-
-def _inside(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, (Ragged, Sparse)):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from _inside(part, f"{path}[{key!r}]")
-    elif is_namedtuple(type(value)):
-        for key, part in zip(value._fields, value, strict=True):
-            yield from _inside(part, f"{path}.{key}")
-    elif type(value) is tuple:
-        for key, part in enumerate(value):
-            yield from _inside(part, f"{path}[{key}]")
-    else:
-        yield path, value
 
 
 def pairs_of(x: Any, y: Any) -> Iterator[tuple[str, str, Any, Any]]:
@@ -76,10 +60,14 @@ def array_of(value: Any, name: str) -> np.ndarray:
     Raises
     ------
     CheckTypeError
-        The leaf has no entries: it is not an array, a number or a text.
+        The leaf has no entries: it is not an array, a number or a text; or some of them are masked.
     """
     while isinstance(value, (Ragged, Sparse)):
         value = value.values
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise CheckTypeError(
+            f"{name} has masked entries, which no check can decide: check {name}.compressed(), or .filled(value)"
+        )
     if isinstance(value, np.ndarray) and value.dtype.kind not in "US":
         return value
     if not isinstance(value, (*NUMBERS, *TEXTS, list, tuple)) and not hasattr(value, "__array__"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ def has_numbers(leaf: Any) -> bool:
 
 
 def _fail(array: np.ndarray, leaf: Any, path: str, message: str) -> None:
-    indices = first_of(~np.isfinite(array), SHOWN)
+    indices = first_bad(array, SHOWN)
     with np.errstate(invalid="ignore"):  # ml_dtypes warn of nan
         health = health_of(array)
     raise CheckError(
@@ -127,7 +127,9 @@ _INFINITY: dict[str, int] = {
 
 
 def parts_of(array: np.ndarray) -> list[np.ndarray]:
-    """Return the real and the imaginary part of complex numbers; other arrays as they are."""
+    """Return the real and imaginary parts of complex numbers, and the fields of structures that may hold nan; else the array."""
+    if array.dtype.names is not None:
+        return [part for each in _fields(array) for part in parts_of(each)]
     if array.dtype.kind != "c":
         return [array]
     if array.flags.c_contiguous and array.ndim:
@@ -154,7 +156,7 @@ def all_finite(array: np.ndarray) -> bool:
     >>> all_finite(np.array([1.0, 2.0])), all_finite(np.array([1.0, -np.inf]))
     (True, False)
     """
-    if not is_inexact(array.dtype):
+    if not may_be_nan(array.dtype):
         return True
     return all(_part_is_finite(part) for part in parts_of(array))
 
@@ -206,7 +208,7 @@ class Health:
 
 
 def is_floating(leaf: Any) -> bool:
-    """Return True if a leaf is an array or a number that may be nan: floating or complex.
+    """Return True if a leaf is an array or a number that may be nan: floating or complex, or a structure of such.
 
     Examples
     --------
@@ -214,7 +216,7 @@ def is_floating(leaf: Any) -> bool:
     (True, False, False)
     """
     dtype = dtype_of(leaf)
-    return dtype is not None and is_inexact(dtype)
+    return dtype is not None and may_be_nan(dtype)
 
 
 def is_finite(leaf: Any) -> bool:
@@ -231,6 +233,9 @@ def health_of(leaf: Any) -> Health:
     1 nan, 1 inf, 1 -inf of 4
     """
     array = np.asarray(leaf)
+    if array.dtype.names is not None:
+        parts = [health_of(each) for each in _fields(array)]
+        return Health(*(sum(column) for column in zip(*map(astuple, parts), strict=True)))
     if is_finite(array):
         return Health(array.size)
     nan = np.isnan(array)
@@ -242,7 +247,35 @@ def health_of(leaf: Any) -> Health:
 
 def first_bad(leaf: Any, most: int) -> tuple[tuple[int, ...], ...]:
     """Return indices of the first values that are not finite, in C order."""
-    return first_of(np.asarray(~np.isfinite(np.asarray(leaf))), most)
+    return first_of(_bad(np.asarray(leaf)), most)
+
+
+def _bad(array: np.ndarray) -> np.ndarray:
+    """Return where an array is not finite; a structure where one of its fields is not."""
+    if array.dtype.names is None:
+        return np.asarray(~np.isfinite(array))
+    bad = np.zeros(array.shape, bool)
+    for each in _fields(array):
+        bad |= _bad(each).reshape(*array.shape, -1).any(-1)
+    return bad
+
+
+def may_be_nan(dtype: np.dtype) -> bool:
+    """Return True if a dtype has nan, or is a structure with a field that has.
+
+    Examples
+    --------
+    >>> may_be_nan(np.dtype([("id", "i4"), ("x", "f4", 2)])), may_be_nan(np.dtype("i4"))
+    (True, False)
+    """
+    if dtype.names is None:
+        return is_inexact(dtype.base)
+    return any(may_be_nan(dtype[name]) for name in dtype.names)
+
+
+def _fields(array: np.ndarray) -> list[np.ndarray]:
+    names = array.dtype.names or ()
+    return [array[name] for name in names if may_be_nan(array.dtype[name])]
 
 
 def _negative(array: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.debugging.deciding import is_inexact
 from tundish.debugging.leaves import dtype_name
 from tundish.debugging.numerics import health_of, is_finite, is_floating
 from tundish.debugging.ring import LineRing
@@ -135,7 +136,7 @@ def _range(leaf: Any) -> list[Any] | None:
     """Return least, largest and mean of a real leaf's finite values; None if there are none."""
     dtype = dtype_of(leaf)
     if dtype is None or dtype.kind not in "biuf":
-        if not is_floating(leaf) or (dtype is not None and dtype.kind == "c"):
+        if dtype is None or dtype.kind == "c" or not is_inexact(dtype):
             return None
         leaf = np.asarray(leaf).astype(np.float32)  # bfloat16 and its kin
     array = np.asarray(leaf)
@@ -163,7 +164,7 @@ def _values(leaf: Any) -> dict[str, Any] | None:
     if leaf.nbytes > MOST_VALUE_BYTES:
         return None
     array = np.asarray(leaf)
-    if array.dtype.kind == "V" and is_floating(leaf):
+    if array.dtype.kind == "V" and is_inexact(array.dtype):
         array = array.astype(np.float32)  # a .npy file does not know bfloat16; no value changes
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)

@@ -48,6 +48,8 @@ class Division:
         Rows of a global batch, where all but the last one have as many.
     sizes : tuple of int
         The rows of this process's steps in the mode "own", over and over.
+    batches : Operator or None
+        The plan from whose batches the steps are cut, in the mode "own".
     limit : int or None
         After how many steps all processes end, where that is known and has to be enforced.
     """
@@ -58,6 +60,7 @@ class Division:
     context: InputContext
     size: int | None = None
     sizes: tuple[int, ...] = ()
+    batches: Operator | None = None
     limit: int | None = None
 
     @property
@@ -142,9 +145,8 @@ def _by_files(
     if uneven == "ignore" or agreed or root.cardinality == INFINITE_CARDINALITY:
         return made
     everyone = [
-        (plan, _own(plan, replace(context, input_pipeline_id=each)).sizes)
+        _own(by_files(root, count, each), replace(context, input_pipeline_id=each))
         for each in range(count)
-        for plan in [by_files(root, count, each)]
     ]
     if uneven is None and _deals(root) and any(node.drops_rest for node in walk(root)):
         uneven = "drop"  # what one has more than another, an element, is left out by any policy
@@ -254,15 +256,15 @@ def _own(root: Operator, context: InputContext) -> Division:
     if whole < replicas:
         raise ValueError(f"a global batch of {whole} cannot be divided over {replicas} replicas")
     if count == 1:
-        return Division("own", root, root, context, whole, (whole,))
+        return Division("own", root, root, context, whole, (whole,), root)
     size, rest = divmod(whole, count)
     if base is made and not rest and not whole % replicas:
         node = over(root, made, made.resized(size))
-        return Division("own", node, node, context, whole, (size,))
+        return Division("own", node, node, context, whole, (size,), node)
     _check_widths(root, made)
     sizes = _sizes(whole, replicas, count, index)
     node = Rebatch(root, sizes, made.drops_rest)
-    return Division("own", node, node, context, whole, sizes)
+    return Division("own", node, node, context, whole, sizes, root)
 
 
 def _check_widths(root: Operator, made: Operator) -> None:
@@ -301,23 +303,22 @@ def _sizes(size: int, replicas: int, count: int, index: int) -> tuple[int, ...]:
     return tuple(turns[index:] + turns[:index])
 
 
-def _steps(everyone: list[tuple[Operator, tuple[int, ...]]], uneven: Uneven | None) -> int:
-    """Return the number of steps after which all processes end, from each one's plan and rows of steps."""
-    rows = [_rows(plan) for plan, _ in everyone]
+def _steps(everyone: list[Division], uneven: Uneven | None) -> int:
+    """Return the number of steps after which all processes end."""
+    rows = [_rows(each.batches) for each in everyone]
     known = [each for each in rows if each is not None]
     if len(known) < len(rows):
         raise ValueError(_nobody_knows(uneven, "before files are read"))
     whole, all_steps = [], []
-    for have, (plan, sizes) in zip(known, everyone, strict=True):
-        turns, left = divmod(have, sum(sizes))
-        steps = turns * len(sizes)
-        for size in sizes:
+    for have, division in zip(known, everyone, strict=True):
+        turns, left = divmod(have, sum(division.sizes))
+        steps = turns * len(division.sizes)
+        for size in division.sizes:
             if left < size:
                 break
             steps, left = steps + 1, left - size
         whole.append(steps)
-        drops = any(node.drops_rest for node in walk(plan))
-        all_steps.append(steps + bool(left and not drops))
+        all_steps.append(steps + bool(left))
     if uneven == "drop":
         return min(whole)
     if uneven == "pad":
@@ -329,14 +330,16 @@ def _steps(everyone: list[tuple[Operator, tuple[int, ...]]], uneven: Uneven | No
     return all_steps[0]
 
 
-def _rows(node: Operator) -> int | None:
-    """Return the number of a process's batched elements, if its files tell."""
-    while node.elementwise and node.batching is not None:
+def _rows(node: Operator | None) -> int | None:
+    """Return the number of elements in a process's batches, if its files tell; a rest that is dropped is in none."""
+    while node is not None and node.elementwise and node.batching is not None:
         node = node.inputs[0]
-    if node.batch_size is None:
+    if node is None or node.batch_size is None:
         return None
     have = counted(node.inputs[0])
-    return have if have >= 0 else None
+    if have < 0:
+        return None
+    return have - have % node.batch_size if node.drops_rest else have
 
 
 def hinted(root: Operator, count: int, index: int) -> Operator:

@@ -6,7 +6,6 @@ A feed is asked for a `ProcessStep` at a time. Two kinds: `BatchFeed` cuts batch
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,8 +13,9 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.operators.sharing import NoRows, part_of
-from tundish.loader.protocols.raised import element_error
-from tundish.spec import ArraySpec, flatten, map_leaves, paths, spec_of
+from tundish.loader.protocols.raised import add_note, element_error
+from tundish.ragged import Ragged, Sparse, outer_leaves
+from tundish.spec import ArraySpec, flatten, is_namedtuple, map_leaves, spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,16 +34,31 @@ def rows_in(batch: Any) -> int:
     SpecError
         A leaf is no array, or they differ.
     """
-    leaves, tree = flatten(batch)
     sizes = set()
-    for leaf, path in zip(leaves, paths(tree), strict=True):
-        if not isinstance(leaf, np.ndarray) or not leaf.ndim:
+    for path, leaf in outer_leaves(batch):
+        if isinstance(leaf, Ragged):
+            sizes.add(leaf.nrows)
+        elif isinstance(leaf, Sparse):
+            sizes.add(int(leaf.dense_shape[0]))
+        elif isinstance(leaf, np.ndarray) and leaf.ndim:
+            sizes.add(len(leaf))
+        else:
             where = f" at {path}" if path else ""
             raise SpecError(f"{NO_ROWS}; here it is {spec_of(leaf)}{where}")
-        sizes.add(len(leaf))
     if len(sizes) != 1:
         raise SpecError(f"{NO_ROWS}; first dimensions are {sorted(sizes)}")
     return sizes.pop()
+
+
+def check_arrays(batch: Any) -> None:
+    """Raise if a leaf is ragged or sparse: its arrays do not have a row for each row of the batch."""
+    for path, leaf in outer_leaves(batch):
+        if isinstance(leaf, (Ragged, Sparse)):
+            where = f" at {path}" if path else ""
+            raise SpecError(
+                f"{NO_ROWS}; here it is {type(leaf).__name__}{where}. Let each process batch its own rows: "
+                "distribute_datasets_from_function, with shard_by_process before ragged_batch or sparse_batch"
+            )
 
 
 def cut(batch: Any, first: int, stop: int) -> Any:
@@ -53,14 +68,27 @@ def cut(batch: Any, first: int, stop: int) -> Any:
 
 def no_rows(like: Any) -> Any:
     """Return a batch without rows, with the dtypes and shapes of another batch or a spec."""
+    if isinstance(like, Ragged):
+        splits = _empty(like.row_splits)
+        return Ragged(
+            no_rows(like.values), splits if splits.ndim > 1 else np.zeros(1, splits.dtype)
+        )
+    if isinstance(like, Sparse):
+        indices, values, dense = map(_empty, like)
+        return Sparse(indices, values, np.zeros(indices.shape[1:], dense.dtype))
+    if isinstance(like, dict):
+        return {key: no_rows(part) for key, part in like.items()}
+    if isinstance(like, tuple):
+        parts = map(no_rows, like)
+        return type(like)(*parts) if is_namedtuple(type(like)) else tuple(parts)
+    return _empty(like)
 
-    def empty(leaf: Any) -> np.ndarray:
-        if not isinstance(leaf, ArraySpec):
-            return np.asarray(leaf)[:0]
-        sizes = [size or 0 for size in (leaf.shape or ())[1:]]
-        return np.empty((0, *sizes), leaf.dtype if isinstance(leaf.dtype, np.dtype) else object)
 
-    return map_leaves(empty, like)
+def _empty(leaf: Any) -> np.ndarray:
+    if not isinstance(leaf, ArraySpec):
+        return np.asarray(leaf)[:0]
+    sizes = [size or 0 for size in (leaf.shape or ())[1:]]
+    return np.empty((0, *sizes), leaf.dtype if isinstance(leaf.dtype, np.dtype) else object)
 
 
 def filled(batch: Any, rows: int, like: Any) -> Any:
@@ -68,6 +96,7 @@ def filled(batch: Any, rows: int, like: Any) -> Any:
 
     If the batch has no rows, the types of objects are taken from `like`, another batch.
     """
+    check_arrays(batch)
     others = flatten(like)[0]
 
     def longer(leaf: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -195,6 +224,9 @@ class BatchFeed:
     def _cut(self, batch: Any, number: int) -> ProcessStep | None:
         division, rows = self._division, rows_in(batch)
         full = self._full(number)
+        if division.form != "whole" and division.replicas == 1:
+            return ProcessStep([batch], full)
+        check_arrays(batch)
         if division.form != "whole":  # the rows of this process's replicas, side by side
             parts = [part_of(rows, k, division.replicas) for k in range(division.replicas)]
         else:
@@ -238,8 +270,18 @@ class ElementFeed:
     def take(self, number: int) -> ProcessStep:
         found: list[Any] = [None] * self._replicas
         for at in range(self._replicas):
-            with contextlib.suppress(StopIteration):
+            try:
                 found[at] = next(self._iterators[at % len(self._iterators)])
+            except StopIteration:
+                continue
+            except BaseException as error:
+                have = sum(each is not None for each in found)
+                if have:
+                    add_note(
+                        error,
+                        f"tundish: {have} element(s) of other replicas at this step were given up",
+                    )
+                raise
         if all(each is None for each in found):
             raise StopIteration
         return ProcessStep(found, list(self._rows))

@@ -94,7 +94,7 @@ class DistributedIterator:
         self._kind, self._specs = kind, specs
         self._lock = threading.RLock()
         self._steps = 0
-        self._ended = False
+        self._ended = self._closed = False
         self._last: Any = None  # a piece that was delivered: what one without rows looks like
         self._waiting: ProcessStep | None = None  # taken, while processes had not agreed on it
 
@@ -105,7 +105,7 @@ class DistributedIterator:
 
     def __next__(self) -> Any:
         with self._lock:
-            if self._ended:
+            if self._ended or self._closed:
                 raise StopIteration
             try:
                 step = self._take()
@@ -316,7 +316,7 @@ class DistributedIterator:
 
     def close(self) -> None:
         """End the workers at once; what you hold stays yours."""
-        self._ended = True
+        self._closed = True  # it has not ended: a state that is taken now goes on from here
         for each in self._iterators:
             each.close()
 

@@ -218,6 +218,25 @@ def test_an_error_of_a_filesystem_s_own_is_one_of_the_system(
     memory.rm("/some")
 
 
+@pytest.mark.parametrize("offset", [0, 4])
+def test_a_server_that_sends_the_whole_file_for_a_part_is_refused(
+    monkeypatch: pytest.MonkeyPatch, offset: int
+) -> None:
+    """As web servers may, whose answer fsspec gives back; its bytes are not those that were asked for."""
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/some", b"0123456789")
+
+    def whole(*_: object, **__: object) -> bytes:
+        return b"0123456789"
+
+    with open_file("memory://some") as opened:
+        monkeypatch.setattr(type(memory), "cat_file", whole)
+        assert opened.pread(0, 10) == b"0123456789"
+        with pytest.raises(OSError, match=rf"10 bytes came where 3 from byte {offset} on.*some"):
+            opened.pread(offset, 3)
+    memory.rm("/some")
+
+
 AS_NOBODY = """
 import os, sys
 from tundish.formats.bytes.file import open_file

@@ -25,6 +25,8 @@ def tf_config(kind: Any, index: Any, **cluster: Any) -> str:
 
 TORCHRUN = {"RANK": 5, "WORLD_SIZE": 16, "LOCAL_RANK": 5, "LOCAL_WORLD_SIZE": 8}
 
+MPIRUN = {"OMPI_COMM_WORLD_RANK": 2, "OMPI_COMM_WORLD_SIZE": 4, "OMPI_COMM_WORLD_LOCAL_SIZE": 4}
+
 SAID: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     "nobody": ({"PATH": "/bin"}, (1, 0)),
     "torchrun": (TORCHRUN, (16, 5)),
@@ -34,7 +36,13 @@ SAID: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     "jax, other names": ({"JAX_PROCESS_INDEX": 1, "JAX_PROCESS_COUNT": 4}, (4, 1)),
     "slurm": ({"SLURM_PROCID": 3, "SLURM_NTASKS": 8}, (8, 3)),
     "slurm's step": ({"SLURM_PROCID": 1, "SLURM_NTASKS": 8, "SLURM_STEP_NUM_TASKS": 2}, (2, 1)),
+    "slurm's first task": ({"SLURM_PROCID": 0, "SLURM_STEP_NUM_TASKS": 2}, (2, 0)),
     "salloc": ({"SLURM_NTASKS": 8}, (1, 0)),
+    "sbatch, of one task": ({"SLURM_PROCID": 0, "SLURM_NTASKS": 1}, (1, 0)),
+    "mpirun in sbatch's script": (
+        {**MPIRUN, "SLURM_PROCID": 0, "SLURM_NTASKS": 4},
+        (4, 2),
+    ),
     "open mpi": ({"OMPI_COMM_WORLD_RANK": 0, "OMPI_COMM_WORLD_SIZE": 3}, (3, 0)),
     "pmi": ({"PMI_RANK": 2, "PMI_SIZE": 3}, (3, 2)),
     "a worker": ({"TF_CONFIG": tf_config("worker", 1, chief=["a"], worker=["b", "c"])}, (3, 2)),
@@ -104,6 +112,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another rank": (
         {"PMI_RANK": 0, "PMI_SIZE": 2, "SLURM_PROCID": 1, "SLURM_NTASKS": 2},
         "PMI_RANK=0, PMI_SIZE=2 against SLURM_PROCID=1",
+    ),
+    "sbatch's script": (
+        {"SLURM_PROCID": 0, "SLURM_NTASKS": 4},
+        "SLURM_PROCID=0, SLURM_NTASKS=4 and no SLURM_STEP_NUM_TASKS: .* with srun",
     ),
     "no JSON": ({"TF_CONFIG": "{"}, "TF_CONFIG must be JSON"),
     "a list": ({"TF_CONFIG": "[1]"}, "TF_CONFIG must be JSON"),
