@@ -38,6 +38,16 @@ def generators_in(chain: list[tuple[Any, str]]) -> list[Any]:
     return [each for each in found if is_generator(each)]
 
 
+def make_generators(chain: list[tuple[Any, str]]) -> None:
+    """Make the generators of a derived class's samplers, which has made them itself by the time of a state."""
+    for each, _ in chain:
+        kinds = [kind.__module__ for kind in type(each).__mro__]
+        derived = kinds[0] not in (*_TORCHS, *_OURS)
+        if derived and getattr(each, "generator", _OURS) is None:
+            torchs = any(kind in _TORCHS for kind in kinds)
+            each.generator = sys.modules["torch"].Generator() if torchs else TorchGenerator()
+
+
 def measured(core: Any) -> Any:
     """Return a copy of a sampler with its data's present length, which it would otherwise look up repeatedly."""
     if not (is_standard(core, "SequentialSampler") or is_standard(core, "RandomSampler")):

@@ -34,7 +34,7 @@ from tundish.loader.run.starting.launcher import launcher
 if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset
 
-_OF_A_PROCESS = ("_iterator", "_pinning")
+_OF_A_PROCESS = ("_iterator", "_pinning", "_wrapper")
 
 
 class Loading:
@@ -119,7 +119,7 @@ class Loading:
         return self._state()
 
     def _state(self, behind: int = 0, *, ended: bool = False) -> dict[str, Any]:
-        """Return the state `behind` batches ago (0 or 1); `ended` if the caller knows that it was the last."""
+        """Return the state `behind` batches ago; `ended` if the caller knows that it was the last."""
         if self._resume is not None:
             return self._resume.to_state()
         progress = self._progress
@@ -128,7 +128,7 @@ class Loading:
             record = generators_of(self._order, this.generator)
             progress = Progress(epoch=-1, ended=True, record=record)
         elif behind:
-            progress = progress.before()
+            progress = progress.before(behind)
         if progress.batches and progress.cursor is None and not self._told_of_draws:
             self._told_of_draws = True
             warn_of_draws(self._order)

@@ -78,6 +78,7 @@ class DatasetBatches:
         self._gathered: list[Any] = []  # of a batch that was not complete when the timeout passed
         self._before: dict[str, Any] | None = None  # the state before them
         progress.ask(self._state)
+        self._keep_state()
 
     def __iter__(self) -> Self:
         return self
@@ -91,8 +92,12 @@ class DatasetBatches:
                 raise
             self._progress.remember()
             self._progress.batches += 1
-            self._progress.elements = self._source.state_dict() if _is_fetched_ahead() else None
+            self._keep_state()
         return batch if self._finish is None else self._finish(batch)
+
+    def _keep_state(self) -> None:
+        """Keep the present state for callers who may ask for it after the next batch."""
+        self._progress.elements = self._source.state_dict() if _is_fetched_ahead() else None
 
     def _next(self) -> Any:
         until = monotonic() + self._timeout

@@ -23,6 +23,7 @@ from tundish.loader.dataloader.chain import (
     global_of,
     is_standard,
     kind_of,
+    make_generators,
     measured,
 )
 from tundish.loader.dataloader.generators import as_generator
@@ -137,6 +138,8 @@ class Epoch:
             self._chain[-1] = (measured(self._chain[-1][0]), "")
         self._sampler, self._core = self._chain[0][0], self._chain[-1][0]
         self._loader_generator = generator
+        if "generators" in (record or {}):
+            make_generators(self._chain)
         self._generators = distinct(generator, *generators_in(self._chain))
         self._valid: np.ndarray | None = None
         self.stride, self.shared_anew = 1, False

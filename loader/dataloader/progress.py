@@ -77,7 +77,7 @@ class Progress:
     coming: dict[str, Any] | None = None
     elements: dict[str, Any] | None = None
     _source: Callable[[], dict[str, Any]] | None = None
-    _before: dict[str, Any] | None = None
+    _before: tuple[dict[str, Any], ...] = ()
     _epoch: Epoch | None = None
     _lasting: bool = False
     restores: bool = field(default=False, repr=False)
@@ -116,11 +116,13 @@ class Progress:
 
     def remember(self) -> None:
         """Keep the present progress for `before`, just before the next batch."""
-        self._before = {name: getattr(self, name) for name in _MOVING}
+        now = {name: getattr(self, name) for name in _MOVING}
+        self._before = (now, *self._before[: MOST_BEHIND - 1])
 
-    def before(self) -> Progress:
-        """Return the progress before the last batch, for callers who fetch one ahead."""
-        return self if self._before is None else replace(self, **self._before)
+    def before(self, batches: int) -> Progress:
+        """Return the progress before the last batches, for callers who have fetched these ahead."""
+        kept = self._before[:batches]
+        return replace(self, **kept[-1]) if kept else self
 
     def to_state(self) -> dict[str, Any]:
         """Return the progress as a state: JSON, unless a sampler's or a dataset's own is not."""
@@ -182,8 +184,14 @@ class Progress:
             self.skip += 1
 
 
-_MOVING = ("batches", "skip", "samples", "ahead", "mark", "cursor", "over", "replicas", "elements")
-"""The fields that a batch changes."""
+MOST_BEHIND = 2
+"""The number of batches that a caller may have fetched ahead: Lightning's loop holds one, and one is in its step."""
+
+_MOVING = (
+    *("batches", "skip", "samples", "ahead", "mark", "cursor", "over", "replicas", "elements"),
+    *("ended", "begun"),
+)
+"""The fields that a batch changes, or the end."""
 
 _KEPT = {name for name in Progress.__dataclass_fields__ if name[0] != "_" and name != "restores"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 try:
@@ -19,7 +19,7 @@ except ModuleNotFoundError as missing:
 from tundish.errors import SpecError
 from tundish.loader.dataset import Dataset
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
-from tundish.spec import ArraySpec, flatten, paths, unflatten
+from tundish.spec import ArraySpec, DatasetSpec, flatten, paths, spec_of, unflatten
 
 __all__ = ["from_tf_dataset", "to_tf_dataset"]
 
@@ -45,10 +45,13 @@ def to_tf_dataset(ds: Dataset, output_signature: Any = None) -> Any:
     Raises
     ------
     SpecError
-        TensorFlow has no dtype for a leaf of an element.
+        TensorFlow has no dtype for a leaf of an element, or elements are datasets (of `window`).
 
     Notes
     -----
+    TensorFlow converts elements to the dtypes of `output_signature`, whether or not values are lost. Without one, an
+    element of another dtype than the first is an error.
+
     TensorFlow copies each element once. Do the work in `ds` (in parallel, with a state), and add only
     ``prefetch`` after it.
 
@@ -61,11 +64,14 @@ def to_tf_dataset(ds: Dataset, output_signature: Any = None) -> Any:
     """
     if not isinstance(ds, Dataset):
         raise TypeError(f"to_tf_dataset takes a tundish Dataset, not {type(ds).__name__}")
-    signature = _signature(ds) if output_signature is None else output_signature
+    signature, check = output_signature, None
+    if signature is None:
+        spec = ds.element_spec
+        signature, check = _signature(ds, spec), _dtypes_as_in(spec)
 
     def elements() -> Iterator[Any]:
         with iter(ds) as it:
-            yield from it
+            yield from it if check is None else map(check, it)
 
     made = tf.data.Dataset.from_generator(elements, output_signature=signature)
     count = ds.cardinality()
@@ -74,17 +80,48 @@ def to_tf_dataset(ds: Dataset, output_signature: Any = None) -> Any:
     return made.apply(tf.data.experimental.assert_cardinality(count))
 
 
-def _signature(ds: Dataset) -> Any:
+def _signature(ds: Dataset, spec: Any) -> Any:
     uneven = any(
         node.batch_size is not None and not node.drops_rest
         for node in walk(ds._node)  # noqa: SLF001 - ours
     )
-    specs, tree = flatten(ds.element_spec)
+    specs, tree = flatten(spec)
     names = paths(tree)
     return unflatten(tree, [_tensor_spec(s, n, uneven) for s, n in zip(specs, names, strict=True)])
 
 
-def _tensor_spec(spec: ArraySpec, name: str, uneven: bool) -> Any:
+def _dtypes_as_in(spec: Any) -> Callable[[Any], Any]:
+    """Return a function that gives an element back, and raises for dtypes that TensorFlow would convert."""
+    specs, tree = flatten(spec)
+    kinds = [ArraySpec(None, each.dtype) for each in specs]
+    names = paths(tree)
+
+    def check(element: Any) -> Any:
+        leaves, have = flatten(element)
+        if (
+            have != tree
+        ):  # the keys of a dict may have another order; TensorFlow raises for what differs
+            by_path = dict(zip(paths(have), leaves, strict=True))
+            if by_path.keys() != set(names):
+                return element
+            leaves = [by_path[name] for name in names]
+        for leaf, kind, name in zip(leaves, kinds, names, strict=True):
+            if not kind.accepts(leaf):
+                raise SpecError(
+                    f"an element has {spec_of(leaf)}{name and ' at ' + name}, the first one has {kind.dtype}: "
+                    "TensorFlow would convert it; do so in a map, or pass output_signature="
+                )
+        return element
+
+    return check
+
+
+def _tensor_spec(spec: Any, name: str, uneven: bool) -> Any:
+    if isinstance(spec, DatasetSpec):
+        raise SpecError(
+            f"TensorFlow takes no dataset within an element{name and ' at ' + name}; "
+            "batch each window, with flat_map"
+        )
     shape = None if spec.shape is None else list(spec.shape)
     if uneven and shape:
         shape[0] = None

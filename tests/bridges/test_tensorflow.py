@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,6 +120,22 @@ def test_what_tensorflow_has_no_dtype_for() -> None:
         to_tf_dataset(ds)
     with pytest.raises(TypeError, match="takes a tundish Dataset, not list"):
         to_tf_dataset([1])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("then", [2.5, "7", np.int32(1), True])
+def test_no_element_is_converted_to_the_dtype_of_the_first(then: Any) -> None:
+    ds = td.Dataset.range(3).map(lambda i: {"a": 1.5, "x": i} if i < 2 else {"x": then, "a": 1.5})
+    seen: list[int] = []
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"SpecError.* at .*x.*int64"):
+        seen.extend(int(each["x"]) for each in to_tf_dataset(ds))
+
+    wanted = {"a": tf.TensorSpec([], tf.float64), "x": tf.TensorSpec([], tf.float32)}
+    assert len(list(to_tf_dataset(ds, wanted))) == 3  # TensorFlow's own rule
+
+
+def test_windows_are_refused() -> None:
+    with pytest.raises(td.errors.SpecError, match="batch each window"):
+        to_tf_dataset(td.Dataset.range(4).window(2))
 
 
 def test_from_a_pipeline() -> None:

@@ -18,6 +18,7 @@ accelerate = pytest.importorskip("accelerate")
 from tests.torch.datasets import Here, Numbers  # noqa: E402 - behind the skip
 from tests.torch.streams import Stream  # noqa: E402
 
+import tundish as td  # noqa: E402
 from tundish.torch import DataLoader, prepare  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -42,6 +43,7 @@ def loader(kind: str, workers: int = 0) -> Any:
         shuffle=True,
         num_workers=workers,
         rng_compat="torch",
+        globals="ignore",
         generator=torch.Generator().manual_seed(3),
     )
 
@@ -62,6 +64,7 @@ def test_our_loader_stays_inside(accelerator: Any, kind: str) -> None:
     assert type(prepare(accelerator, loader(kind, 1)).base_dataloader) is DataLoader
     if kind == "shuffled":
         assert inside.rng_compat == "torch"
+        assert inside.globals == "ignore"
         assert len(prepared) == 5
 
 
@@ -92,6 +95,79 @@ def test_a_saved_state_goes_on_behind_the_last_step(
     if at < 5:
         rest += [b.tolist() for b in again]
     assert rest == whole[at:]
+
+
+SHAPES = ("shuffled", "unseeded", "stream", "dataset", "epochs", "seedable")
+
+
+def shaped(shape: str) -> Any:
+    """A loader of ten samples in batches of two."""
+    torch.manual_seed(5)
+    if shape == "dataset":
+        return DataLoader(td.Dataset.range(10).shuffle(None, seed=1), batch_size=2)
+    if shape == "epochs":
+        return DataLoader(Numbers(10), 2, sampler=td.DistributedSampler(range(10), 1, 0))
+    if shape in {"unseeded", "seedable"}:
+        return DataLoader(Numbers(10), 2, shuffle=True)
+    return loader(shape)
+
+
+def run(folder: Path, shape: str, epochs: range, *, save: int = 0, skip: int | None = None) -> Any:
+    """What a training script does: all epochs, or the rest of them behind a checkpoint."""
+    chosen = accelerate.utils.DataLoaderConfiguration(use_seedable_sampler=shape == "seedable")
+    made = accelerate.Accelerator(cpu=True, dataloader_config=chosen)
+    prepared, seen = made.prepare(shaped(shape)), []
+    if not save:
+        torch.manual_seed(77)
+        made.load_state(str(folder))
+        made.save_state(str(folder))  # also before the first step
+    for epoch in epochs:
+        of_it = prepared
+        if skip is not None and epoch == epochs[0]:
+            of_it = made.skip_first_batches(prepared, skip)
+        for batch in of_it:
+            seen.append(batch.tolist())
+            if len(seen) == save:
+                made.save_state(str(folder))
+    accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
+    accelerate.state.GradientState._reset_state()
+    return seen
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("at", [2, 7, 10])
+def test_any_epoch_goes_on_with_the_batches_skipped_or_not(
+    tmp_path: Path, shape: str, at: int
+) -> None:
+    """Scripts for torch's loader skip what is done, which our state has done already."""
+    whole = run(tmp_path, shape, range(4), save=at)
+    epochs = range(at // 5, 4)
+    for skip in (None, at % 5):
+        for again in range(2):
+            assert run(tmp_path, shape, epochs, skip=skip) == whole[at:], (skip, again)
+
+
+def test_another_number_is_skipped_than_the_state_has(tmp_path: Path) -> None:
+    """So it is where the checkpoint of the steps is older or newer than the loader's."""
+    whole = run(tmp_path, "shuffled", range(3), save=7)
+    for skip in (1, 4, 5):
+        rest = run(tmp_path, "shuffled", range(1, 3), skip=skip)
+        assert rest == whole[5 + skip :], skip
+
+
+def test_a_state_loaded_before_it_is_prepared(accelerator: Any) -> None:
+    whole = loader("shuffled")
+    batches = iter(whole)
+    next(batches)
+    early, other, skipping = loader("shuffled"), loader("shuffled"), loader("shuffled")
+    for each in (early, other, skipping):
+        each.load_state_dict(whole.state_dict())
+    rest = [b.tolist() for b in batches]
+
+    assert [b.tolist() for b in accelerator.prepare(early)] == rest
+    assert [b.tolist() for b in accelerate.skip_first_batches(skipping, 1)] == rest
+    with pytest.raises(td.errors.CheckpointError, match="that prepare returns"):
+        accelerate.data_loader.prepare_data_loader(other, num_processes=2, process_index=0)
 
 
 RANK = """

@@ -15,6 +15,7 @@ lightning = pytest.importorskip("lightning")
 from tests.torch.datasets import Numbers  # noqa: E402 - behind the skip
 from tests.torch.streams import Stream  # noqa: E402
 
+import tundish as td  # noqa: E402
 from tundish.torch import DataLoader  # noqa: E402
 from tundish.torch.lightning import fetched_ahead  # noqa: E402
 
@@ -64,6 +65,9 @@ def trainer(folder: Path, *callbacks: Any, **options: Any) -> Any:
 def loader(kind: str, workers: int) -> Any:
     if kind == "stream":
         return DataLoader(Stream(8), batch_size=2, num_workers=workers)
+    if kind == "dataset":
+        ds = td.Dataset.range(8).shuffle(None, seed=1).filter(lambda x: x >= 0)
+        return DataLoader(ds, batch_size=2, num_workers=workers)
     return DataLoader(
         Numbers(8),
         batch_size=2,
@@ -100,6 +104,34 @@ def test_every_checkpoint_resumes_behind_the_last_step(
         upto = None if bool(workers) == bool(then) or kind == "stream" else -step % STEPS
         assert rest.seen[:upto] == whole.seen[step:][:upto], step
         assert len(rest.seen) == len(whole.seen) - step
+
+
+class Failing(Model):
+    """Fails in a step, or is interrupted in it."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.fails = step
+
+    def training_step(self, batch: Any, index: int) -> Any:
+        if len(self.seen) == self.fails:
+            raise RuntimeError("in the middle of a step")
+        return super().training_step(batch, index)
+
+
+@pytest.mark.parametrize("kind", ["shuffled", "stream", "dataset"])
+def test_a_step_that_fails_is_made_again(tmp_path: Path, kind: str) -> None:
+    """The model in the checkpoint has not learnt from the batch, whether or not it was the first or the last."""
+    whole = Model()
+    trainer(tmp_path).fit(whole, loader(kind, 0))
+    for step in (0, 1, 3, 5, 7):
+        failing, rest = Failing(step), Model()
+        saves = lightning.pytorch.callbacks.OnExceptionCheckpoint(tmp_path, f"{step}")
+        with pytest.raises(RuntimeError, match="in the middle"):
+            trainer(tmp_path, saves).fit(failing, loader(kind, 0))
+        trainer(tmp_path).fit(rest, loader(kind, 0), ckpt_path=tmp_path / f"{step}.ckpt")
+
+        assert failing.seen + rest.seen == whole.seen, step
 
 
 def test_epochs_that_are_cut_short(tmp_path: Path) -> None:
@@ -163,9 +195,20 @@ def test_a_lightning_that_is_not_known_is_told_of(monkeypatch: pytest.MonkeyPatc
 def test_what_the_fit_loop_knows() -> None:
     ask: dict[str, Any] = {"__name__": "pytorch_lightning.x", "fetched_ahead": fetched_ahead}
     exec("def _state_dicts(self):\n    return fetched_ahead()", ask)
-    progress = SimpleNamespace(batch_progress=SimpleNamespace(is_last_batch=True))
-    loop = SimpleNamespace(_data_fetcher=SimpleNamespace(batches=[]), epoch_loop=progress)
+    steps = SimpleNamespace(ready=5, processed=5)
+    progress = SimpleNamespace(is_last_batch=True, current=steps)
+    fetcher = SimpleNamespace(batches=[], fetched=5)
+    loop = SimpleNamespace(
+        _data_fetcher=fetcher, epoch_loop=SimpleNamespace(batch_progress=progress)
+    )
 
     assert ask["_state_dicts"](loop) == (0, True)
-    loop._data_fetcher.batches.append("a batch")
+    fetcher.fetched = 6  # it waits for the next one, and holds this one meanwhile
+    assert ask["_state_dicts"](loop) == (1, False)
+    fetcher.batches.append("a batch")
+    assert ask["_state_dicts"](loop) == (1, False)
+    steps.ready = 6  # in its step
+    assert ask["_state_dicts"](loop) == (2, False)
+    fetcher.fetched = 1  # a resumed epoch that has not begun
+    steps.ready = 5
     assert ask["_state_dicts"](loop) == (1, False)

@@ -4,33 +4,38 @@ It reads torch's arguments from a loader's attributes and gives them to torch's 
 those that were read from one of ours to ours: so it is with `prepare`, `skip_first_batches` and
 whatever else it makes loaders of, and with all its ways to share batches out. Loaders of torch's own
 class are none of our business.
+
+A state that was loaded and not yet used goes along (`handing`).
 """
 
 from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from torch.utils.data import IterDataPipe, MapDataPipe
 
+from tundish.torch.handing import hand_over
 
-class _Marked(str):  # noqa: SLOT000 - it has one attribute, by which it is a mark
-    """A ``pin_memory_device`` that also carries the settings of a loader beyond torch's arguments.
+
+class Marked(str):  # noqa: SLOT000 - it has one attribute, by which it is a mark
+    """A ``pin_memory_device`` that also carries the loader that it was read from.
 
     It is the argument that always goes along, and nothing is done with it.
     """
 
-    own: dict[str, Any]
+    loader: Any
 
-
-def marked(device: str, **own: Any) -> str:
-    """Mark a device's name with the arguments that torch's class does not have."""
-    mark = _Marked(device)
-    mark.own = own
-    return mark
+    @classmethod
+    def of(cls, loader: Any, device: str) -> Marked:
+        """Mark a device's name with a loader of ours."""
+        mark = cls(device)
+        mark.loader = loader
+        return mark
 
 
 def adopt(ours: Callable[..., Any]) -> None:
@@ -48,27 +53,35 @@ def adopt(ours: Callable[..., Any]) -> None:
     theirs, begin = module.DataLoader, adapter.__init__
 
     def made(dataset: Any, **options: Any) -> Any:
-        own = _own(dataset, options)
-        return theirs(dataset, **options) if own is None else ours(dataset, **options, **own)
+        origin = _origin(dataset, options)
+        if origin is None:
+            return theirs(dataset, **options)
+        own = {"rng_compat": origin.rng_compat, "globals": origin.globals}
+        position = hand_over(origin, dataset, options, module.SkipBatchSampler)
+        loader = ours(dataset, **options, **own)
+        loader._resume, loader._adopted = position, True  # noqa: SLF001 - ours
+        return loader
 
     @functools.wraps(begin)
     def begun(
         self: Any, dataset: Any, use_stateful_dataloader: bool = False, **options: Any
     ) -> None:
-        own = _own(dataset, options)
-        begin(self, dataset, use_stateful_dataloader and own is None, **options)
-        if own is not None:
+        origin = _origin(dataset, options)
+        if origin is not None and isinstance(self, module.SkipDataLoader):
+            origin._adopted = True  # noqa: SLF001 - this one skips, as do those made of prepared ones
+        begin(self, dataset, use_stateful_dataloader and origin is None, **options)
+        if origin is not None:
             _keep_state(self, module)
 
     module.DataLoader, adapter.__init__ = made, begun
 
 
-def _own(dataset: Any, options: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the settings of one of our loaders beyond torch's arguments; None if it is another loader's."""
+def _origin(dataset: Any, options: dict[str, Any]) -> Any:
+    """Return the loader of ours that options were read from; None if it is another loader's."""
     if isinstance(dataset, (IterDataPipe, MapDataPipe)):  # which run on torch's own iterator
         return None
     mark = options.get("pin_memory_device")
-    return mark.own if isinstance(mark, _Marked) else None
+    return mark.loader if isinstance(mark, Marked) else None
 
 
 class AdoptionTrigger:
@@ -80,12 +93,27 @@ class AdoptionTrigger:
 
 
 def _keep_state(wrapper: Any, module: Any) -> None:
-    """Make ``save_state`` and ``load_state`` save and restore the loader."""
+    """Make ``save_state`` and ``load_state`` save and restore the loader, and the number of the epoch."""
     dispatches = isinstance(wrapper, module.DataLoaderDispatcher)
     first = module.PartialState().process_index == 0
     wrapper.use_stateful_dataloader = first or not dispatches  # only the first one iterates that
+    loader = wrapper.base_dataloader
+    loader._wrapper = weakref.ref(wrapper)  # noqa: SLF001 - ours
     if dispatches:
         _step_back(wrapper)
+    adjust = wrapper.adjust_state_dict_for_prefetch
+
+    def note() -> None:
+        # It sets the epoch of samplers by this number, which it does not save itself.
+        wrapper.dl_state_dict["_iteration"] = wrapper.iteration + wrapper.end_of_dataloader
+        adjust()
+
+    def load(state: dict[str, Any]) -> None:
+        loader.load_state_dict(state)
+        wrapper.dl_state_dict = state  # should it be saved before there is another batch
+        wrapper.iteration = state.get("_iteration", wrapper.iteration)
+
+    wrapper.adjust_state_dict_for_prefetch, wrapper.load_state_dict = note, load
 
 
 def _step_back(wrapper: Any) -> None:

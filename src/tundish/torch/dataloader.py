@@ -14,7 +14,7 @@ from tundish.errors import CheckpointError
 from tundish.loader.dataloader.arguments import check_for_elements, is_dataset
 from tundish.loader.dataloader.dataloader import Loading, check_globals, check_rng_compat
 from tundish.loader.dataloader.flavour import Flavour
-from tundish.torch.adoption import AdoptionTrigger, adopt, marked
+from tundish.torch.adoption import AdoptionTrigger, Marked, adopt
 from tundish.torch.device import pinning
 from tundish.torch.lightning import fetched_ahead
 
@@ -100,6 +100,8 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
 
     flavour = TORCH
     _is_accelerate_prepared = AdoptionTrigger()
+    _adopted = False  # whether Accelerate has made it: what it makes of this one, skips batches
+    _wrapper: Any = None  # Accelerate's around it, weakly
 
     def __init__(  # noqa: PLR0917 - torch's signature
         self,
@@ -147,7 +149,7 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
             generator,
             prefetch_factor=prefetch_factor,
             persistent_workers=persistent_workers,
-            pin_memory_device=marked(pin_memory_device, rng_compat=rng_compat),
+            pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
         adopt(DataLoader)
@@ -177,6 +179,15 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
     @property
     def _elements(self) -> Dataset | None:
         return self.dataset.elements if isinstance(self.dataset, _Wrapped) else None
+
+    @property
+    def pin_memory_device(self) -> str:
+        """Torch's argument; by it Accelerate's copies of a loader are known."""
+        return Marked.of(self, self._device_to_pin_for)
+
+    @pin_memory_device.setter
+    def pin_memory_device(self, device: str) -> None:
+        self._device_to_pin_for = str(device)
 
     @property
     def finish(self) -> Any:

@@ -1,8 +1,9 @@
 """The number of batches by which Lightning is ahead of its loop when it asks a loader for its state.
 
 Lightning asks with a bare ``loader.state_dict()``. But it does not end an epoch by exhausting the
-iterator, and where a loader has no length it holds one batch more than the training step has seen.
-Both are known to its fit loop only, which is among the callers.
+iterator; where a loader has no length it holds one batch more than the training step has seen; and if a
+step fails, or Slurm's signal comes during it, the checkpoint is of the model before that step.
+All this is known to its fit loop only, which is among the callers.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def fetched_ahead() -> tuple[int, bool] | None:
     Returns
     -------
     (int, bool) or None
-        The number of batches taken that the training step has not seen; and whether the step has seen
-        the epoch's last one. None if the caller is not Lightning.
+        The number of batches taken that no training step has ended with; and whether one has ended with
+        the epoch's last batch. None if the caller is not Lightning.
 
     Raises
     ------
@@ -55,5 +56,10 @@ def _is_lightning(frame: FrameType) -> bool:
 
 
 def _ahead_of(loop: Any) -> tuple[int, bool]:
-    waiting = len(getattr(loop._data_fetcher, "batches", ()))  # noqa: SLF001 - see above
-    return waiting, bool(loop.epoch_loop.batch_progress.is_last_batch) and not waiting
+    fetcher, progress = loop._data_fetcher, loop.epoch_loop.batch_progress  # noqa: SLF001 - see above
+    ahead = progress.current.ready - progress.current.processed
+    if hasattr(fetcher, "batches"):
+        # One that it gives while it waits for another is in no list. But before a resumed epoch
+        # begins, its count lacks what earlier processes have fetched.
+        ahead = max(ahead + len(fetcher.batches), fetcher.fetched - progress.current.processed)
+    return ahead, bool(progress.is_last_batch) and not ahead
