@@ -70,6 +70,8 @@ def verdicts() -> Iterator[tuple[str, Verdict]]:
         skipped={"map#1": 2},
         tuned=((0.5, 4),),
     )
+    few = {**usual, "waited_s": 0.1, "own_s": 3.0}
+    yield "batches that are copied", explain(stats(computing, copies=90, used=0.5, **few), LOADING)
     total = replace(LOAD, name="scan#2", op="scan", function="total", each=False, stays=True)
     added = stage(node("scan#2", 0.003, 1000), where="consumer")
     yield (

@@ -210,6 +210,7 @@ def test_a_generator_in_this_process_is_the_limit() -> None:
     assert "from_generator#0 (rows), which runs in the consumer's process, 20 ms" in text(verdict)
     assert verdict.costs.own_s == pytest.approx(0.0002), "the generator's time is not the library's"
     assert not [what for what in offered(verdict) if "more" in what]
+    assert "functions that run in this process take 98 %" in text(verdict)
 
 
 def test_a_function_that_stays_in_this_process_is_the_limit() -> None:
@@ -227,6 +228,13 @@ def test_a_function_that_stays_in_this_process_is_the_limit() -> None:
 
     assert (verdict.limit, verdict.name) == ("process", "scan#1")
     assert "workers cannot take it over, since each call needs the one before" in text(verdict)
+    assert verdict.lines[1] == (
+        "`next` waits for workers < 1 % of the time (200 µs for a batch); functions that run in this process take 98 % "
+        "and the library's own work takes < 1 %"
+    )
+    assert verdict.waits == "your code waits 100 % for scan#1"
+    consumer = verdict.svg().partition("the consumer</text>")[2]
+    assert "waits &lt; 1 %, computes 98 %, library &lt; 1 %, your code 0 %" in consumer
 
 
 def test_what_runs_here_while_the_iterator_is_made_is_not_the_callers() -> None:
@@ -308,6 +316,24 @@ def test_too_small_a_budget_is_the_limit() -> None:
     assert verdict.limit == "memory"
     assert "1.02 GB of 1.07 GB are in use" in text(verdict)
     assert "a larger memory budget" in offered(verdict)
+
+
+def test_batches_that_are_copied_for_want_of_memory_are_not_small() -> None:
+    seen = stats(
+        stage(node("range#0", 0.0, 200), node("map#1", 0.001, 200)),
+        workers=2,
+        elements=100,
+        waited_s=0.1,
+        own_s=6.0,
+        outside_s=0.4,
+        copies=98,
+    )
+
+    verdict = explain(replace(seen, used_bytes=60_000_000, budget_bytes=60_000_000), LOADING)
+
+    assert verdict.limit == "memory"
+    assert "60 MB of 60 MB are in use, and what is delivered has to be copied" in text(verdict)
+    assert "elements are small" not in text(verdict)
 
 
 def test_receiving_from_other_machines_may_be_the_limit() -> None:
