@@ -147,9 +147,7 @@ def _find(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     if waits < NEVER or (beside >= _BUSY and costs.stops(costs.workers) == "consumer"):
         return _beside_workers(stats, plan, costs)
     short = costs.busy < _BUSY and _short_of_memory(stats)
-    # Functions that mostly wait for something else are not helped by a core.
-    waiting = max(0.0, costs.alone_s - costs.cpu_s) / max(costs.busy_s, 1e-12)
-    if costs.queueing >= max(QUEUE, waiting) and not short:
+    if costs.queueing >= max(QUEUE, _sleeping(costs)) and not short:
         return _cores(stats, plan, costs)
     busy = costs.busy
     if busy >= _BUSY or costs.share_made >= _BUSY:
@@ -157,6 +155,11 @@ def _find(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     if costs.feeding_s / wall_s > 0.5:
         return _feeding(stats, plan, costs)
     return _idle_workers(stats, plan, costs, busy)
+
+
+def _sleeping(costs: Costs) -> float:
+    """Return the share of computing that waits for something else than a core: a core would not help it."""
+    return max(0.0, costs.alone_s - costs.cpu_s) / max(costs.busy_s, 1e-12)
 
 
 def _in_process(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
@@ -170,7 +173,7 @@ def _in_process(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     if costs.own_s > costs.waited_s or node is None:
         return _own(costs)
     share = costs.waited_s / wall_s
-    if costs.queueing >= QUEUE:
+    if costs.queueing >= max(QUEUE, _sleeping(costs)):
         why = (
             f"The limit: the cores. Other programs use them as well, and this process, which runs the functions "
             f"itself, waits for one {share_text(costs.queueing)} of the time. {_most_of(stats, costs, node)}"
@@ -287,6 +290,15 @@ def _idle_workers(stats: Stats, plan: PlanView, costs: Costs, busy: float) -> Li
     away = _away(stats.pool)
     if away is not None and away >= _MUCH:
         return _network(stats, away, idle)
+    serial = next((node for node in plan.nodes if node.serial), None)
+    taken = costs.nodes.get(serial.name, 0.0) * costs.rate if serial is not None else 0.0
+    if serial is not None and taken >= _BUSY:
+        why = (
+            f"The limit: {serial.called}, which opens and reads one dataset at a time: {share_text(min(1.0, taken))} of the "
+            f"time, {seconds_text(costs.nodes[serial.name])} an element; {idle}. interleave(num_parallel_calls=) opens and "
+            "reads several at a time"
+        )
+        return Limit("reader", serial.name, why)
     alone = _alone(stats.pool)
     stream = _source(plan, "stream")
     if alone is not None and stream is not None:

@@ -191,6 +191,16 @@ def test_this_process_is_known_to_wait_for_a_core() -> None:
     assert between(measured, replace(measured, queued_s=8.0)).queued_s == pytest.approx(8.0)
 
 
+def test_functions_that_sleep_here_gain_by_workers_whatever_else_runs() -> None:
+    """On a busy machine a sleeper is late to wake, and so waits for a core, too."""
+    computed = loading(0.004, 400, where="consumer", cpu=0.05)
+    measured = stats(computed, workers=0, elements=400, waited_s=16.0, own_s=0.1, cores=2)
+    verdict = explain(replace(measured, queued_s=6.4), LOADING)
+
+    assert (verdict.limit, verdict.name) == ("process", "map#1")
+    assert [what for what in offered(verdict) if "worker" in what]
+
+
 def test_a_generator_in_this_process_is_the_limit() -> None:
     generator = PlanNode(
         "from_generator#0", "from_generator", function="rows", reads="generator", stays=True
@@ -286,6 +296,30 @@ def test_one_reader_of_one_file_is_the_limit() -> None:
     assert (verdict.limit, verdict.name) == ("reader", "tfrecord#1")
     assert "one worker reads alone: it is busy 98 % of the time, the others < 1 %" in text(verdict)
     assert not [what for what in offered(verdict) if "worker" in what]
+
+
+def test_datasets_that_are_opened_one_after_another_are_the_limit() -> None:
+    """Workers are half idle, some tasks are long, and yet another order would change nothing."""
+    opener = PlanNode(
+        "flat_map#1", "flat_map", ("range#0",), "records", rows=0, reads="stream", serial=True
+    )
+    load = replace(LOAD, name="map#2")
+    ds = view(RANGE, opener, load, replace(BATCH, name="batch#3"))
+    opening = times((0.0001, 900), (0.05, 100))
+    measured = stats(
+        stage(node("range#0", 0.0, 100), node("flat_map#1", 0.008, 1000), tasks=opening),
+        stage(node("map#2", 0.004, 1000)),
+        workers=2,
+        elements=100,
+        waited_s=9.0,
+        own_s=0.5,
+    )
+
+    verdict = explain(measured, ds)
+
+    assert (verdict.limit, verdict.name) == ("reader", "flat_map#1")
+    assert "opens and reads one dataset at a time: 84 % of the time" in text(verdict)
+    assert "as they are ready" not in offered(verdict)
 
 
 def test_stragglers_keep_the_order_waiting() -> None:
