@@ -154,6 +154,17 @@ def test_a_consumer_that_never_waits_is_the_limit() -> None:
     assert offered(verdict) == {"2 workers are enough": pytest.approx(1.0, rel=0.01)}
 
 
+def test_what_is_within_its_uncertainty_is_not_offered() -> None:
+    """Beside a slow consumer, of functions that hardly take any time, which differs from task to task."""
+    uneven = times((0.00001, 95), (0.002, 5))
+    cheap = loading(0.000011, 100, tasks=uneven, busy_s=0.011)
+    measured = stats(cheap, workers=2, elements=100, waited_s=0.3, own_s=0.3, outside_s=9.4)
+    verdict = explain(measured, LOADING)
+
+    assert verdict.limit == "consumer"
+    assert not [each for each in verdict.predictions if 1 < each.gain < 1 + each.spread]
+
+
 def test_tiny_elements_are_limited_by_the_coordinator() -> None:
     ds = view(RANGE, replace(LOAD, function="add"))
     measured = stats(
