@@ -202,10 +202,11 @@ class Engine:
         watch, ledger = self.context.watch, self._ledger
         count, nbytes = self._sampled
         waited_s, own_s, outside_s, wall_s = ledger.so_far()
+        elements = self._elements - length_hint(self.handed)
         return Stats(
-            elements=self._elements - length_hint(self.handed),
+            elements=elements,
             errors=self._errors,
-            nbytes=round(nbytes / count * self._elements) if count else 0,
+            nbytes=round(nbytes / count * elements) if count else 0,
             wall_s=wall_s,
             waited_s=waited_s,
             own_s=own_s,

@@ -206,6 +206,7 @@ class ParallelEngine(Engine):
         elements: list[Any] = chunk.values
         self._mark, self.given = None, 1
         self._elements += len(elements)
+        self.handed = range(len(elements) - 1)  # as many: for who is told before this call is over
         if self._kept:
             for element in elements:
                 frozen(element)

@@ -63,7 +63,13 @@ def predict(
     unit : str
         The name of elements: "batches".
     """
-    faster = [each for each in _faster(stats, plan, costs, limit) if each.gain > WORTH]
+    # A consumer that hardly waits gains little by anything: what may be noise is not offered to it.
+    unsure = 1.0 if limit == "consumer" else 0.0
+    faster = [
+        each
+        for each in _faster(stats, plan, costs, limit)
+        if each.gain > max(WORTH, 1 + unsure * each.spread)
+    ]
     faster.sort(key=lambda each: -each.gain)
     faster = _consistent(faster)
     saving = [*_fewer_workers(stats, costs, limit), *_restored_sooner(plan, costs)]

@@ -106,6 +106,11 @@ class Costs:
         return self.own_s + self.feeding_s + self.outside_s
 
     @property
+    def spent_s(self) -> float:
+        """All of the consumer's seconds."""
+        return max(self.waited_s + self.consumer_s, 1e-12)
+
+    @property
     def consumer_cpu_s(self) -> float:
         """CPU seconds of the consumer's process except its functions."""
         return self.own_s + self.feeding_s + self.outside_cpu_s

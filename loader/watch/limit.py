@@ -147,9 +147,7 @@ def _find(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     if waits < NEVER or (beside >= _BUSY and costs.stops(costs.workers) == "consumer"):
         return _beside_workers(stats, plan, costs)
     short = costs.busy < _BUSY and _short_of_memory(stats)
-    # Functions that mostly wait for something else are not helped by a core.
-    waiting = max(0.0, costs.alone_s - costs.cpu_s) / max(costs.busy_s, 1e-12)
-    if costs.queueing >= max(QUEUE, waiting) and not short:
+    if costs.queueing >= max(QUEUE, _sleeping(costs)) and not short:
         return _cores(stats, plan, costs)
     busy = costs.busy
     if busy >= _BUSY or costs.share_made >= _BUSY:
@@ -157,6 +155,11 @@ def _find(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     if costs.feeding_s / wall_s > 0.5:
         return _feeding(stats, plan, costs)
     return _idle_workers(stats, plan, costs, busy)
+
+
+def _sleeping(costs: Costs) -> float:
+    """Return the share of computing that waits for something else than a core: a core would not help it."""
+    return max(0.0, costs.alone_s - costs.cpu_s) / max(costs.busy_s, 1e-12)
 
 
 def _in_process(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
@@ -170,7 +173,7 @@ def _in_process(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     if costs.own_s > costs.waited_s or node is None:
         return _own(costs)
     share = costs.waited_s / wall_s
-    if costs.queueing >= QUEUE:
+    if costs.queueing >= max(QUEUE, _sleeping(costs)):
         why = (
             f"The limit: the cores. Other programs use them as well, and this process, which runs the functions "
             f"itself, waits for one {share_text(costs.queueing)} of the time. {_most_of(stats, costs, node)}"
@@ -185,6 +188,13 @@ def _in_process(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
 
 def _beside_workers(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     own = costs.own_s
+    if own > costs.outside_s and _copied(stats):
+        return _memory(
+            stats,
+            f"what is delivered has to be copied: the library's own work in the consumer's process takes "
+            f"{share_text(own * costs.rate)} of the time",
+            ", or keep fewer of them",
+        )
     if own > costs.outside_s and stats.receiving_s > _MUCH * stats.own_s:
         return _receiving(stats)
     if costs.feeding_s > max(own, costs.outside_s):
@@ -242,8 +252,8 @@ def _generator(plan: PlanView, costs: Costs) -> Limit:
     seconds = seconds or costs.feeding_s or costs.own_s
     why = (
         f"The limit: {name}, which runs in the consumer's process, {seconds_text(seconds)} an element "
-        f"({share_text(min(1.0, seconds * costs.rate))} of the time): workers cannot take it over; move what "
-        f"it computes into a map, or give it in_worker=True"
+        f"({share_text(min(1.0, seconds * costs.rate))} of the time): workers cannot take it over; yield "
+        f"something cheap, such as a path or an index, and compute the rest in a map"
     )
     return Limit("generator", node.name if node else "", why)
 
@@ -280,6 +290,15 @@ def _idle_workers(stats: Stats, plan: PlanView, costs: Costs, busy: float) -> Li
     away = _away(stats.pool)
     if away is not None and away >= _MUCH:
         return _network(stats, away, idle)
+    serial = next((node for node in plan.nodes if node.serial), None)
+    taken = costs.nodes.get(serial.name, 0.0) * costs.rate if serial is not None else 0.0
+    if serial is not None and taken >= _BUSY:
+        why = (
+            f"The limit: {serial.called}, which opens and reads one dataset at a time: {share_text(min(1.0, taken))} of the "
+            f"time, {seconds_text(costs.nodes[serial.name])} an element; {idle}. interleave(num_parallel_calls=) opens and "
+            "reads several at a time"
+        )
+        return Limit("reader", serial.name, why)
     alone = _alone(stats.pool)
     stream = _source(plan, "stream")
     if alone is not None and stream is not None:
@@ -291,11 +310,7 @@ def _idle_workers(stats: Stats, plan: PlanView, costs: Costs, busy: float) -> Li
         return Limit("reader", stream.name, why)
     slow = _slowest(stats, costs)
     if _short_of_memory(stats):
-        why = (
-            f"The limit: shared memory. {bytes_text(stats.used_bytes)} of {bytes_text(stats.budget_bytes)} "
-            f"are in use, and workers may not work further ahead: {idle}. Raise Options(memory_budget=), or use smaller batches"
-        )
-        return Limit("memory", "", why)
+        return _memory(stats, f"workers may not work further ahead: {idle}")
     if slow is not None and plan.ordered:
         ratio = max(slow.time.quantile_s(0.99), slow.time.most_s if slow.time.count < 200 else 0.0)
         named = [node.name for node in slow.nodes if costs.nodes.get(node.name)]
@@ -308,6 +323,14 @@ def _idle_workers(stats: Stats, plan: PlanView, costs: Costs, busy: float) -> Li
     node = _heaviest(costs, plan)
     why = f"The limit: the window. {idle}: too few elements are in preparation at once (prefetch(n) allows more). {_most_of(stats, costs, node)}"
     return Limit("window", node.name if node else "", why)
+
+
+def _memory(stats: Stats, so: str, also: str = "") -> Limit:
+    why = (
+        f"The limit: shared memory. {bytes_text(stats.used_bytes)} of {bytes_text(stats.budget_bytes)} are in use, and "
+        f"{so}. Raise Options(memory_budget=), or use smaller batches{also}"
+    )
+    return Limit("memory", "", why)
 
 
 def _receiving(stats: Stats) -> Limit:
@@ -371,7 +394,12 @@ def _slowest(stats: Stats, costs: Costs) -> StageStats | None:
 def _short_of_memory(stats: Stats) -> bool:
     """Return True if shared memory is full, or so short that delivered elements have to be copied."""
     full = stats.used_bytes / stats.budget_bytes if stats.budget_bytes else 0.0
-    return full > _FULL or stats.copies > _COPIED * stats.elements > 0
+    return full > _FULL or _copied(stats)
+
+
+def _copied(stats: Stats) -> bool:
+    """Return True if more elements have to be copied than a consumer keeps."""
+    return stats.copies > _COPIED * stats.elements > 0
 
 
 def _source(plan: PlanView, reads: str) -> PlanNode | None:

@@ -53,6 +53,13 @@ class Converted:
     events: int = 0
     iterators: int = 0
 
+    def refuse_others(self) -> None:
+        """Raise if there were lines, and none of them is of a trace."""
+        if self.lines and self.torn == self.lines:
+            raise ValueError(
+                "no line of it is a message of a trace: give a file that TUNDISH_TRACE wrote"
+            )
+
 
 def convert(lines: Iterable[str], write: Callable[[str], object]) -> Converted:
     """Write a trace as JSON, an event a line.
@@ -81,8 +88,7 @@ def convert(lines: Iterable[str], write: Callable[[str], object]) -> Converted:
         done.events += 1
         done.iterators += event["name"] == "process_name"
     write("\n]}\n")
-    if done.lines and done.torn == done.lines:
-        raise ValueError("no line of it is a message of a trace")
+    done.refuse_others()
     return done
 
 

@@ -275,18 +275,18 @@ def _busy(stats: Stats, costs: Costs, limit: Limit) -> Iterator[Bar]:
 
 
 def _consumer(costs: Costs, limit: Limit) -> Bar:
-    whole = max(costs.waited_s + costs.own_s + costs.outside_s, 1e-12)
+    whole = costs.spent_s
+    waits = (("wait", costs.waited_s / whole, "waits"),) if costs.workers else ()
+    here_s = costs.feeding_s if costs.workers else costs.waited_s
+    computes = (("work", here_s / whole, "computes"),) if here_s or not costs.workers else ()
     parts = (
-        (
-            "wait" if costs.workers else "work",
-            costs.waited_s / whole,
-            "waits" if costs.workers else "computes",
-        ),
+        *waits,
+        *computes,
         ("own", costs.own_s / whole, "library"),
         ("yours", costs.outside_s / whole, "your code"),
     )
     text = ", ".join(f"{word} {share_text(share)}" for _, share, word in parts)
-    hot = {"consumer": "yours", "coordinator": "own", "generator": "own", "process": "work"}
+    hot = {"consumer": "yours", "coordinator": "own", "generator": "work", "process": "work"}
     red = hot.get(limit.kind, "")
     drawn = tuple(("limit" if kind == red else kind, share) for kind, share, _ in parts)
     return Bar("the consumer", text, drawn, limit=bool(red))

@@ -130,8 +130,7 @@ class Verdict:
         if self.limit == "consumer":
             return "the input waits for your code"
         costs = self.costs
-        whole = max(costs.waited_s + costs.own_s + costs.outside_s, 1e-12)
-        share = share_text((costs.waited_s + costs.own_s) / whole)
+        share = share_text(1 - costs.outside_s / costs.spent_s)
         return f"your code waits {share} for {self.name or _WHAT[self.limit].partition(' (')[0]}"
 
     def _repr_html_(self) -> str:
@@ -176,6 +175,7 @@ def explain(stats: Stats, plan: PlanView | None = None, since: Stats | None = No
     limit = find_limit(stats, plan, costs)
     one, several = plan.unit
     why = limit.why.replace(" an element", f" {a_text(one)}")  # what `next` gives, and no row of it
+    why = why.replace(" two elements", f" two {several}")
     lines = (_throughput(stats, plan, costs), _consumer(costs, plan), why, *_notes(stats))
     found = predict(stats, plan, costs, limit.kind, several)
     found = tuple(
@@ -216,15 +216,15 @@ def _throughput(stats: Stats, plan: PlanView, costs: Costs) -> str:
 
 
 def _consumer(costs: Costs, plan: PlanView) -> str:
-    whole = max(costs.waited_s + costs.own_s + costs.outside_s, 1e-12)
-    one = plan.unit[0]
+    whole, one = costs.spent_s, plan.unit[0]
     verb = "waits for workers" if costs.workers else "computes"
     each = f" ({seconds_text(costs.waited_s)} for {a_text(one)})" if costs.waited_s >= 1e-9 else ""
     rest = [
-        (costs.own_s, "the library's own work"),
-        (costs.outside_s, f"your code between two {plan.unit[1]}"),
+        (costs.feeding_s, "functions that run in this process take"),
+        (costs.own_s, "the library's own work takes"),
+        (costs.outside_s, f"your code between two {plan.unit[1]} takes"),
     ]
-    parts = [f"{what} takes {share_text(s / whole)}" for s, what in rest if s >= 1e-9]
+    parts = [f"{what} {share_text(s / whole)}" for s, what in rest if s >= 1e-9]
     also = f"; {joined(parts)}" if parts else ""
     return f"`next` {verb} {share_text(costs.waited_s / whole)} of the time{each}{also}"
 
@@ -243,6 +243,6 @@ def _notes(stats: Stats) -> Iterator[str]:
         yield f"elements skipped for their errors: {names}"
     if stats.copies:
         yield (
-            f"{count_text(stats.copies, 'batch', 'batches')} had to be copied, since the batches that you keep use up "
-            f"the memory budget ({bytes_text(stats.budget_bytes)})"
+            f"{count_text(stats.copies, 'batch', 'batches')} had to be copied, since those that you keep and those in "
+            f"preparation use up the memory budget ({bytes_text(stats.budget_bytes)})"
         )

@@ -50,6 +50,8 @@ class PlanNode:
     reads : {"", "generator", "stream"}
         Whether elements come from a generator in the consumer's process, or from files that are
         read sequentially, each by one worker at a time.
+    serial : bool
+        True if it opens and reads its datasets one after another.
     stays : bool
         True if its function is called in the consumer's process, with workers too.
     asks : bool
@@ -76,6 +78,7 @@ class PlanNode:
     grouped: bool = False
     inner: bool = False
     reads: str = ""
+    serial: bool = False
     count: int = -2
     stays: bool = False
     asks: bool = False

@@ -110,7 +110,8 @@ def run(file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtur
     def run(state: str, name: str, *words: str, typed: str = "") -> tuple[int, str]:
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
         status = main(["debug", state, f"{file}:{name}", *words])
-        return status, capfd.readouterr().out
+        out, err = capfd.readouterr()
+        return status, err if status == 2 else out
 
     return run
 
@@ -242,7 +243,7 @@ def test_what_there_is_not(
     given = [word.format(file) for word in words]
 
     assert main(["debug", *given, "--no-isolate"]) == 2
-    text = capsys.readouterr().out
+    text = capsys.readouterr().err
     assert told in text
     assert "Traceback" not in text
 
@@ -412,7 +413,7 @@ def test_the_newest_of_a_node(dump: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "5 .. 5" in lines[-1]
 
     assert main(["debug", "--dump", str(dump), "--node", "shuffle"]) == 2
-    assert "nothing of shuffle is in" in capsys.readouterr().out
+    assert "nothing of shuffle is in" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("how", ["--isolate", "--no-isolate"])

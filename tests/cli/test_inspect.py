@@ -70,7 +70,7 @@ def test_a_dataset_within_something(file: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("name", ["nothing", "missing", "holder.missing", ""])
 def test_what_is_no_dataset(file: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", f"{file}:{name}"]) == 2
-    assert str(file) in capsys.readouterr().out
+    assert str(file) in capsys.readouterr().err
 
 
 def test_the_program_finds_its_own_arguments_and_no_worker_runs_it_again(
@@ -104,10 +104,24 @@ def test_a_program_that_fails_is_shown_with_its_line(
 
     assert main(["inspect", f"{file}:data"]) == 2
 
-    text = capsys.readouterr().out
+    text = capsys.readouterr().err
     assert f'File "{file}", line 2' in text
     assert "nothing matches 'nothing/*.jpg'" in text
     assert str(td.__path__[0]) not in text
+
+
+def test_a_first_element_that_fails_has_no_spec(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with file.open("a") as text:
+        text.write("\nimport tundish\ndef refusing(x):\n    raise KeyError(x)\n")
+        text.write("refused = tundish.Dataset.range(3).map(refusing).batch(2)\n")
+
+    assert main(["inspect", f"{file}:refused", "--spec"]) == 1
+    told = capsys.readouterr()
+    assert "element    the first one failed: KeyError" in told.out
+    assert "raise KeyError(x)" in told.err
+    assert str(td.__path__[0]) not in told.err
 
 
 def test_a_dataset_that_is_divided_already(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +131,7 @@ def test_a_dataset_that_is_divided_already(file: Path, capsys: pytest.CaptureFix
         )
 
     assert main(["inspect", f"{file}:divided"]) == 2
-    assert "DistributedDataset: name the one that it divides" in capsys.readouterr().out
+    assert "DistributedDataset: name the one that it divides" in capsys.readouterr().err
 
 
 def test_what_is_computed_in_one_go_is_one_stage() -> None:
@@ -321,9 +335,9 @@ def test_a_picture_that_cannot_be_put_anywhere_is_said_before_the_run(
     running: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ran(running, "hanging", "60", "--svg", str(running.parent / "no" / "a.svg")) == 2
-    assert "there is no folder" in capsys.readouterr().out
+    assert "there is no folder" in capsys.readouterr().err
     assert ran(running, "hanging", "60", "--svg", str(running.parent)) == 2
-    assert "names a folder" in capsys.readouterr().out
+    assert "names a folder" in capsys.readouterr().err
 
 
 def test_the_alarm_is_off_and_as_it_was_after_a_run(running: Path) -> None:

@@ -29,7 +29,13 @@ def test_a_package_that_is_missing_is_named(
 
 def test_benchmarks_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "no_such_benchmark"]) == 2
-    assert "inprocess, jpeg" in capsys.readouterr().out
+    assert "inprocess, jpeg" in capsys.readouterr().err
+
+
+def test_only_what_is_required_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["inspect"])
+    assert "the following arguments are required: MODULE:NAME\n" in capsys.readouterr().err
 
 
 def test_an_early_reader_of_the_output_is_no_error() -> None:

@@ -75,7 +75,7 @@ def test_servers_end_when_they_are_told_to(
         assert process.stdout.read() == ""
     monkeypatch.setattr("tundish.cli.service.status._TIMEOUT_S", 0.1)
     assert main(["service", "status", target]) == 2
-    assert "did not answer 'status' within 0.1 s" in capsys.readouterr().out
+    assert "did not answer 'status' within 0.1 s" in capsys.readouterr().err
 
 
 def test_a_worker_that_still_looks_for_its_dispatcher_ends_when_it_is_told_to() -> None:
@@ -115,7 +115,7 @@ def test_errors_are_plain(
     arguments: list[str], shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["service", *arguments]) == 2
-    text = capsys.readouterr().out
+    text = capsys.readouterr().err
     assert shown in text
     assert "Traceback" not in text
 
@@ -125,13 +125,13 @@ def test_a_token_that_others_can_read(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text("0123456789" * 4)
     path.chmod(0o644)
     assert main(["service", "dispatcher", "--port=0", f"--token-file={path}"]) == 2
-    assert f"chmod 600 {path}" in capsys.readouterr().out
+    assert f"chmod 600 {path}" in capsys.readouterr().err
 
 
 def test_a_damaged_journal_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "journal").write_bytes(b"not a journal\n")
     assert main(["service", "dispatcher", "--port=0", f"--work-dir={tmp_path}"]) == 2
-    assert f"{tmp_path}/journal, byte 0: " in capsys.readouterr().out
+    assert f"{tmp_path}/journal, byte 0: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("action", ["dispatcher", "worker", "status"])

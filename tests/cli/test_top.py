@@ -315,7 +315,7 @@ def test_without_a_pid_those_that_tell_are_listed(
 )
 def test_nothing_to_see(pid: int, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", str(pid)]) == 2
-    assert reason in capsys.readouterr().out
+    assert reason in capsys.readouterr().err
 
 
 def test_what_is_no_pid(capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,7 +113,7 @@ def test_for_perfetto_nothing_half_done_stays(
     out = tmp_path / "out.json"
 
     assert main(["trace", str(tmp_path / "notes"), "--perfetto", str(out)]) == 2
-    assert "no line of it is a message of a trace" in capsys.readouterr().out
+    assert "no line of it is a message of a trace" in capsys.readouterr().err
     assert main(["trace", str(tmp_path / "missing"), "--perfetto", str(out)]) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
 
@@ -151,21 +151,40 @@ def test_a_run_in_this_process(
     assert "worker " not in text
 
 
-def test_a_torn_last_line_is_left_out(file: Path) -> None:
+def test_torn_lines_are_left_out(file: Path) -> None:
     whole = read(file)
-    with file.open("a") as trace:
-        trace.write('{"t": 1.5, "dir": "->", "wor')
+    lines = file.read_text()
+    torn = '{"t": 1.5, "dir": "->", "wor'
+    file.write_text(lines + torn)
 
     assert read(file) == whole
+
+    file.write_text(f"{torn}\n{lines}{torn}")  # another process went on behind it
+
+    assert read(file) == whole
+
+
+def test_where_no_picture_can_be_written_is_named(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, nowhere = file.read_bytes(), tmp_path / "nowhere" / "out.json"
+
+    assert main(["trace", str(file), "--perfetto", str(nowhere)]) == 2
+    assert capsys.readouterr().err.strip() == f"{nowhere}: No such file or directory"
+    assert main(["trace", str(file), "--perfetto", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.strip() == f"{tmp_path}: Is a directory"
+    assert main(["trace", str(file), "--perfetto", str(file)]) == 2
+    assert "would write over the trace" in capsys.readouterr().err
+    assert file.read_bytes() == trace
 
 
 def test_a_file_that_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "notes").write_text("one\ntwo\n")
 
     assert main(["trace", str(tmp_path / "notes")]) == 2
-    assert "line 1 is not a message" in capsys.readouterr().out
+    assert "no line of it is a message of a trace" in capsys.readouterr().err
     assert main(["trace", str(tmp_path / "missing")]) == 2
-    assert capsys.readouterr().out.strip() == f"{tmp_path / 'missing'}: No such file or directory"
+    assert capsys.readouterr().err.strip() == f"{tmp_path / 'missing'}: No such file or directory"
 
 
 def test_shades_show_when() -> None:

@@ -50,6 +50,7 @@ def _viewed(node: Operator, context: Context) -> PlanNode:
         grouped=node.grouped,
         inner=node.inner,
         reads=node.reads,
+        serial=getattr(node, "in_turn", 0) == 1,
         stays=node.stays,
         asks=node.noting and node.dynamic and not node.keeps,
         count=node.cardinality,

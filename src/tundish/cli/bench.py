@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tundish
-from tundish.cli.terminal import say, warn
+from tundish.cli.terminal import refuse, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +36,9 @@ def run(names: Sequence[str] = (), *, quick: bool = False) -> int:
     known = sorted(path.stem for path in folder.glob("*.py") if path.stem not in _HELPERS)
     unknown = [name for name in names if name not in known]
     if not known:
-        say(warn("the benchmarks are in a checkout, but this is an installed package"))
-        return 2
+        return refuse("the benchmarks are in a checkout, but this is an installed package")
     if unknown:
-        say(warn(f"there is no {', '.join(unknown)}; there are {', '.join(known)}"))
-        return 2
+        return refuse(f"there is no {', '.join(unknown)}; there are {', '.join(known)}")
     failed = 0
     for name in names or known:
         command = [sys.executable, str(folder / f"{name}.py"), *(_QUICK if quick else ())]

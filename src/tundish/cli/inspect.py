@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from tundish.cli.drawing import draw
 from tundish.cli.outline import Outline, OutlineStep, outline
 from tundish.cli.running import run_for
-from tundish.cli.snapshot import users_traceback
-from tundish.cli.terminal import bold, dim, say, warn
+from tundish.cli.snapshot import raised_by_the_user, users_traceback
+from tundish.cli.terminal import bold, dim, refuse, say, warn
 from tundish.loader.dataset import Dataset
 from tundish.loader.run.starting.byvalue import never_import
 from tundish.spec import ArraySpec
@@ -47,8 +47,8 @@ def run(
     Returns
     -------
     int
-        The exit status: 2 when there is no such dataset, or nowhere to put the drawing; 130 after
-        Ctrl-C.
+        The exit status: 1 when its spec was asked for and the first element fails; 2 when there is no such dataset, or
+        nowhere to put the drawing; 130 after Ctrl-C.
     """
     try:
         if svg is not None:
@@ -58,20 +58,25 @@ def run(
         told = users_traceback(error)
         if not told and not isinstance(error, _REFUSED):
             raise
-        say(told or warn(f"{target}: {error}"))
-        return 2
+        return refuse(told or f"{target}: {error}")
     plan = outline(dataset)
+    known, status = "not asked for (--spec)", 0
     cheap = dataset._node.safe  # noqa: SLF001 - no user code below: nothing is run
-    known = show_spec(dataset.element_spec) if spec or cheap else "not asked for (--spec)"
+    if spec or cheap:
+        try:
+            known = show_spec(dataset.element_spec)
+        except Exception as error:
+            if not raised_by_the_user(error):
+                raise
+            known, status = f"the first one failed: {type(error).__name__}: {error}", 1
+            refuse(users_traceback(error))
     show(plan, target, known)
-    picture, status = draw(plan, target, known if spec or cheap else ""), 0
+    picture = draw(plan, target, known if spec or cheap else "")
     if seconds is not None:
         ran = run_for(dataset, seconds)
         show_run(ran)
-        picture, status = (
-            ran.verdict.svg(f"{target}: {ran.verdict.headline}"),
-            130 * ran.interrupted,
-        )
+        picture = ran.verdict.svg(f"{target}: {ran.verdict.headline}")
+        status = 130 if ran.interrupted else status
     if svg is not None:
         Path(svg).write_text(picture, encoding="utf-8")
         say(dim(f"drawn into {svg}"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from tundish.loader.watch.wording import aligned
 
@@ -19,14 +19,30 @@ _BAR = 28
 _EVERY_S = 0.1
 
 
+USAGE = 2
+"""The exit status where nothing is done: what was asked for is not there."""
+
+
 def live() -> bool:
     """Return True if a line may be written over."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return _is_terminal(sys.stdout)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def say(text: str = "") -> None:
     """Print a line, now: someone may be watching through a pipe."""
     print(text, flush=True)  # noqa: T201 - this is the one place that prints
+
+
+def refuse(text: str) -> int:
+    """Print why nothing is done, where no program reads it as a result; return the exit status."""
+    sys.stdout.flush()
+    red = _styled("1;31", text, stream=sys.stderr)
+    print(red, file=sys.stderr, flush=True)  # noqa: T201 - as above
+    return USAGE
 
 
 def bold(text: str) -> str:
@@ -49,8 +65,8 @@ def warn(text: str) -> str:
     return _styled("1;31", text)
 
 
-def _styled(code: str, text: str) -> str:
-    plain = not live() or "NO_COLOR" in os.environ
+def _styled(code: str, text: str, *, stream: TextIO | None = None) -> str:
+    plain = not (live() if stream is None else _is_terminal(stream)) or "NO_COLOR" in os.environ
     return text if plain else f"\x1b[{code}m{text}\x1b[0m"
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import psutil
 
 from tundish.cli.frame import BoardReading, History, clip, frame
-from tundish.cli.terminal import dim, live, say, table, warn
+from tundish.cli.terminal import dim, live, refuse, say, table
 from tundish.loader.watch.wording import rate_text
 from tundish.shm.board import pids_with_a_board, read_board
 
@@ -60,8 +60,7 @@ def run(pid: int | None = None, *, once: bool = False, as_json: bool = False) ->
         watched = WatchedProcess(pid)
         watched.look()
     except (OSError, ValueError, NotImplementedError) as error:
-        say(warn(_reason(error)))
-        return 2
+        return refuse(_reason(error))
     if once or as_json or not live():
         return show_once(watched, as_json=as_json)
     with Screen() as screen:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 from collections import Counter, defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tundish.cli.terminal import bold, dim, say, table, warn
-from tundish.loader.watch.perfetto import Converted, convert
+from tundish.cli.terminal import bold, dim, refuse, say, table
+from tundish.loader.watch.perfetto import Converted, convert, messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 Event = dict[str, Any]
 
 _COLUMNS = 60
+_UNFINISHED = ".unfinished"
 _SHADES = " ▁▂▃▄▅▆▇█"
 _HEAD = ("t", "dir", "worker", "kind")
 _RARELY_READ = (
@@ -66,8 +66,10 @@ def run(
             return show_converted(perfetto, for_perfetto(Path(file), Path(perfetto)))
         events = read(Path(file))
     except (OSError, ValueError) as error:
-        say(warn(f"{file}: {getattr(error, 'strerror', None) or error}"))
-        return 2
+        named = str(getattr(error, "filename2", None) or getattr(error, "filename", None) or file)
+        return refuse(
+            f"{named.removesuffix(_UNFINISHED)}: {getattr(error, 'strerror', None) or error}"
+        )
     if worker is not None:
         events = [event for event in events if event["worker"] == worker]
     if not events:
@@ -104,7 +106,9 @@ def show(events: list[Event], *, summary: bool) -> None:
 
 def for_perfetto(file: Path, out: Path) -> Converted:
     """Write a trace for Perfetto; `out` is there when it is complete."""
-    unfinished = out.with_name(f"{out.name}.unfinished")
+    if out.exists() and out.samefile(file):
+        raise ValueError("--perfetto would write over the trace itself; name another file")
+    unfinished = out.with_name(f"{out.name}{_UNFINISHED}")
     try:
         with ExitStack() as stack:
             lines: Iterable[str] = stack.enter_context(
@@ -134,20 +138,11 @@ def show_converted(out: str, done: Converted) -> int:
 
 
 def read(path: Path) -> list[Event]:
-    """The messages of a trace; the last line may be torn, as that of a killed process is."""
-    events = []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for number, text in enumerate(lines, 1):
-        try:
-            event = json.loads(text)
-            event = {**event, **{name: event[name] for name in _HEAD}}
-        except (ValueError, TypeError, KeyError) as error:
-            if number == len(lines):
-                break
-            raise ValueError(
-                f"line {number} is not a message of a trace: give a file that TUNDISH_TRACE wrote"
-            ) from error
-        events.append(event)
+    """The messages of a trace, without torn lines: a killed process leaves one, and others go on behind it."""
+    done = Converted()
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        events = list(messages(lines, done))
+    done.refuse_others()
     return events
 
 

@@ -70,6 +70,16 @@ def verdicts() -> Iterator[tuple[str, Verdict]]:
         skipped={"map#1": 2},
         tuned=((0.5, 4),),
     )
+    opener = PlanNode(
+        "flat_map#1", "flat_map", ("range#0",), "records", rows=0, reads="stream", serial=True
+    )
+    opened = stage(node("range#0", 0.0, 100), node("flat_map#1", 0.0025, 1000))
+    yield (
+        "datasets one after another",
+        explain(stats(opened, **usual), view(RANGE, opener, replace(BATCH, name="batch#2"))),
+    )
+    few = {**usual, "waited_s": 0.1, "own_s": 3.0}
+    yield "batches that are copied", explain(stats(computing, copies=90, used=0.5, **few), LOADING)
     total = replace(LOAD, name="scan#2", op="scan", function="total", each=False, stays=True)
     added = stage(node("scan#2", 0.003, 1000), where="consumer")
     yield (

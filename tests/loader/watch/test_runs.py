@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import get_args
 
@@ -18,6 +19,7 @@ from tests.loader.watch.drawn import (
     verdict_of,
 )
 
+import tundish as td
 from tundish.loader.watch.limit import Kind
 from tundish.testing.advising import check_text
 
@@ -62,3 +64,13 @@ def test_sentences_are_as_they_were_read() -> None:
     assert sentences.PAGE.read_text(encoding="utf-8") == sentences.page(), (
         "python -m tests.loader.watch.sentences"
     )
+
+
+def test_arguments_that_are_advised_exist() -> None:
+    told = set(re.findall(r"\b([a-z_]+)=", sentences.PAGE.read_text(encoding="utf-8")))
+    methods = [getattr(td.Dataset, name) for name in dir(td.Dataset) if not name.startswith("_")]
+    takers = [td.Options, td.StatsOptions, td.TFRecordDataset, *filter(inspect.isroutine, methods)]
+    known = {name for each in takers for name in inspect.signature(each).parameters}
+
+    assert told - known == set(), "no argument of a dataset or of options"
+    assert {"memory_budget", "num_parallel_reads", "units"} <= told

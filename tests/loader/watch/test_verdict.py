@@ -154,6 +154,17 @@ def test_a_consumer_that_never_waits_is_the_limit() -> None:
     assert offered(verdict) == {"2 workers are enough": pytest.approx(1.0, rel=0.01)}
 
 
+def test_what_is_within_its_uncertainty_is_not_offered() -> None:
+    """Beside a slow consumer, of functions that hardly take any time, which differs from task to task."""
+    uneven = times((0.00001, 95), (0.002, 5))
+    cheap = loading(0.000011, 100, tasks=uneven, busy_s=0.011)
+    measured = stats(cheap, workers=2, elements=100, waited_s=0.3, own_s=0.3, outside_s=9.4)
+    verdict = explain(measured, LOADING)
+
+    assert verdict.limit == "consumer"
+    assert not [each for each in verdict.predictions if 1 < each.gain < 1 + each.spread]
+
+
 def test_tiny_elements_are_limited_by_the_coordinator() -> None:
     ds = view(RANGE, replace(LOAD, function="add"))
     measured = stats(
@@ -191,6 +202,16 @@ def test_this_process_is_known_to_wait_for_a_core() -> None:
     assert between(measured, replace(measured, queued_s=8.0)).queued_s == pytest.approx(8.0)
 
 
+def test_functions_that_sleep_here_gain_by_workers_whatever_else_runs() -> None:
+    """On a busy machine a sleeper is late to wake, and so waits for a core, too."""
+    computed = loading(0.004, 400, where="consumer", cpu=0.05)
+    measured = stats(computed, workers=0, elements=400, waited_s=16.0, own_s=0.1, cores=2)
+    verdict = explain(replace(measured, queued_s=6.4), LOADING)
+
+    assert (verdict.limit, verdict.name) == ("process", "map#1")
+    assert [what for what in offered(verdict) if "worker" in what]
+
+
 def test_a_generator_in_this_process_is_the_limit() -> None:
     generator = PlanNode(
         "from_generator#0", "from_generator", function="rows", reads="generator", stays=True
@@ -210,6 +231,7 @@ def test_a_generator_in_this_process_is_the_limit() -> None:
     assert "from_generator#0 (rows), which runs in the consumer's process, 20 ms" in text(verdict)
     assert verdict.costs.own_s == pytest.approx(0.0002), "the generator's time is not the library's"
     assert not [what for what in offered(verdict) if "more" in what]
+    assert "functions that run in this process take 98 %" in text(verdict)
 
 
 def test_a_function_that_stays_in_this_process_is_the_limit() -> None:
@@ -227,6 +249,13 @@ def test_a_function_that_stays_in_this_process_is_the_limit() -> None:
 
     assert (verdict.limit, verdict.name) == ("process", "scan#1")
     assert "workers cannot take it over, since each call needs the one before" in text(verdict)
+    assert verdict.lines[1] == (
+        "`next` waits for workers < 1 % of the time (200 µs for a batch); functions that run in this process take 98 % "
+        "and the library's own work takes < 1 %"
+    )
+    assert verdict.waits == "your code waits 100 % for scan#1"
+    consumer = verdict.svg().partition("the consumer</text>")[2]
+    assert "waits &lt; 1 %, computes 98 %, library &lt; 1 %, your code 0 %" in consumer
 
 
 def test_what_runs_here_while_the_iterator_is_made_is_not_the_callers() -> None:
@@ -280,6 +309,30 @@ def test_one_reader_of_one_file_is_the_limit() -> None:
     assert not [what for what in offered(verdict) if "worker" in what]
 
 
+def test_datasets_that_are_opened_one_after_another_are_the_limit() -> None:
+    """Workers are half idle, some tasks are long, and yet another order would change nothing."""
+    opener = PlanNode(
+        "flat_map#1", "flat_map", ("range#0",), "records", rows=0, reads="stream", serial=True
+    )
+    load = replace(LOAD, name="map#2")
+    ds = view(RANGE, opener, load, replace(BATCH, name="batch#3"))
+    opening = times((0.0001, 900), (0.05, 100))
+    measured = stats(
+        stage(node("range#0", 0.0, 100), node("flat_map#1", 0.008, 1000), tasks=opening),
+        stage(node("map#2", 0.004, 1000)),
+        workers=2,
+        elements=100,
+        waited_s=9.0,
+        own_s=0.5,
+    )
+
+    verdict = explain(measured, ds)
+
+    assert (verdict.limit, verdict.name) == ("reader", "flat_map#1")
+    assert "opens and reads one dataset at a time: 84 % of the time" in text(verdict)
+    assert "as they are ready" not in offered(verdict)
+
+
 def test_stragglers_keep_the_order_waiting() -> None:
     slow = times((0.004, 950), (0.2, 50))
     measured = stats(
@@ -308,6 +361,24 @@ def test_too_small_a_budget_is_the_limit() -> None:
     assert verdict.limit == "memory"
     assert "1.02 GB of 1.07 GB are in use" in text(verdict)
     assert "a larger memory budget" in offered(verdict)
+
+
+def test_batches_that_are_copied_for_want_of_memory_are_not_small() -> None:
+    seen = stats(
+        stage(node("range#0", 0.0, 200), node("map#1", 0.001, 200)),
+        workers=2,
+        elements=100,
+        waited_s=0.1,
+        own_s=6.0,
+        outside_s=0.4,
+        copies=98,
+    )
+
+    verdict = explain(replace(seen, used_bytes=60_000_000, budget_bytes=60_000_000), LOADING)
+
+    assert verdict.limit == "memory"
+    assert "60 MB of 60 MB are in use, and what is delivered has to be copied" in text(verdict)
+    assert "elements are small" not in text(verdict)
 
 
 def test_receiving_from_other_machines_may_be_the_limit() -> None:

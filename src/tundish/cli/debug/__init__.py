@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tundish.cli.debug.apart import Search, search
 from tundish.cli.debug.dumped import show_dump
 from tundish.cli.inspect import find
-from tundish.cli.terminal import bold, dim, say, table, warn
+from tundish.cli.terminal import bold, dim, refuse, say, table, warn
 from tundish.errors import CheckpointError, NumericsError
 from tundish.testing.again.finding import (
     LIMIT,
@@ -106,7 +106,7 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> None:
         say(f"  {dim(f'{name:<{width}}')}  {text}")
 
 
-DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, INTERRUPTED = 0, 1, 130
 _TIMED = 100
 """How many elements ``--slow`` times."""
 
@@ -154,12 +154,9 @@ def run(
     if dump is not None:
         return show_dump(dump, node)
     if state is None or target is None:
-        say(
-            warn(
-                "tundish debug takes STATE and MODULE:NAME (- for STATE begins at the start), or --dump FOLDER"
-            )
+        return refuse(
+            "tundish debug takes STATE and MODULE:NAME (- for STATE begins at the start), or --dump FOLDER"
         )
-        return USAGE
     asked = sys.stdin.isatty() if pdb is None else pdb
     given = None if state == "-" else state
     try:
@@ -170,16 +167,14 @@ def run(
         state_of(given)  # what is no state is said before anything is started
         return _searched(target, given, next or LIMIT, debugs=asked)
     except (ImportError, OSError, AttributeError, TypeError, ValueError, CheckpointError) as error:
-        say(warn(f"{state}: {error}" if isinstance(error, CheckpointError) else str(error)))
-        return USAGE
+        return refuse(f"{state}: {error}" if isinstance(error, CheckpointError) else str(error))
 
 
 def _searched(target: str, state: str | None, limit: int, *, debugs: bool) -> int:
     """Search for a failure in another process, and reproduce it in this one."""
     found = search(target, state, limit)
     if found.kind == "refused":
-        say(warn(found.text))
-        return USAGE
+        return refuse(found.text)
     if found.kind == "none":
         return _told(found.index, limit, debugs=False)
     if found.kind == "interrupted":
@@ -187,12 +182,9 @@ def _searched(target: str, state: str | None, limit: int, *, debugs: bool) -> in
         say(found.text)
         return INTERRUPTED
     if found.state is None:
-        say(
-            warn(
-                f"{target}: the process that was to make it ended ({found.how}) before any element"
-            )
+        return refuse(
+            f"{target}: the process that was to make it ended ({found.how}) before any element"
         )
-        return USAGE
     dataset = find(target)
     if found.kind == "died":
         return _died(dataset, target, found, debugs=debugs)

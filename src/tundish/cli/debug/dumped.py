@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from tundish.cli.terminal import bold, dim, say, table, warn
+from tundish.cli.terminal import bold, dim, refuse, say, table
 from tundish.debugging.reading import read_dump
 from tundish.errors import TundishError
 
@@ -26,15 +26,13 @@ def show_dump(folder: str, node: str | None) -> int:
     try:
         dump = read_dump(folder)
     except (OSError, TundishError) as error:
-        say(warn(str(error)))
-        return 2
+        return refuse(str(error))
     chosen = dump if node is None else dump.of(node)
     if not chosen.records:
         names = dict.fromkeys(each.node for each in dump.nodes)
-        say(
-            warn(f"nothing of {node} is in {folder}; there are {', '.join(names) or 'no elements'}")
+        return refuse(
+            f"nothing of {node} is in {folder}; there are {', '.join(names) or 'no elements'}"
         )
-        return 2
     _head(folder, dump)
     for plan in dict.fromkeys(each.plan for each in chosen.nodes):
         say()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tundish.cli.terminal import say, warn
+from tundish.cli.terminal import refuse, say
 from tundish.errors import TundishError
 from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.servers.dispatchserver import DispatchServer
@@ -21,7 +21,7 @@ def dispatcher(work_dir: str | None = None, **given: Any) -> int:
         server = DispatchServer(config, start=False)
         serve(server, lambda: say(f"dispatcher at {server.target}"))
     except (TundishError, OSError, ValueError) as error:
-        return _refused(error)
+        return refuse(str(error))
     return 0
 
 
@@ -32,10 +32,5 @@ def worker(**given: Any) -> int:
         joined = f"joined the dispatcher at {given['dispatcher_address']}"
         serve(server, lambda: say(f"worker at {server._address} {joined}"))  # noqa: SLF001 - tf.data's name
     except (TundishError, OSError, ValueError) as error:
-        return _refused(error)
+        return refuse(str(error))
     return 0
-
-
-def _refused(error: Exception) -> int:
-    say(warn(str(error)))
-    return 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tundish.cli.terminal import bold, dim, say, table, warn
+from tundish.cli.terminal import bold, dim, refuse, say, table
 from tundish.errors import TundishError
 from tundish.loader.service.connections.credentials import Credentials
 from tundish.loader.service.dispatching.client import DispatcherClient
@@ -27,8 +27,7 @@ def status(target: str, token_file: str | None = None, *, as_json: bool = False)
         with DispatcherClient(target, credentials, timeout_s=_TIMEOUT_S) as client:
             found = client.status()
     except (TundishError, OSError, ValueError) as error:
-        say(warn(str(error)))
-        return 2
+        return refuse(str(error))
     if as_json:
         say(json.dumps(found))
         return 0

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tundish import AUTOTUNE, Dataset, Options, StatsAggregator, TextLineDataset
+from tundish import AUTOTUNE, Dataset, Options, StatsAggregator, StatsOptions, TextLineDataset
 from tundish.loader.protocols import probes
+from tundish.loader.run import engine
 from tundish.loader.run.watching.viewing import view_of
 from tundish.loader.watch.costs import costs_of
+from tundish.loader.watch.stats import Stats
 from tundish.testing.functions import Draw
 
 
@@ -176,6 +178,33 @@ def test_an_aggregator_is_told_at_the_end() -> None:
         list(ds)
 
     assert aggregator.summary().total.elements == 100
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_who_is_told_meanwhile_is_told_of_delivered_elements(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small batches leave the engine many at once: those that wait here have not been delivered."""
+    monkeypatch.setattr(engine, "EVERY_S", 0.0)
+    given = 0
+    told: list[tuple[int, Stats]] = []
+
+    class Told(StatsAggregator):
+        def take(self, name: str, stats: Stats, prefix: str = "", counter_prefix: str = "") -> None:
+            told.append((given, stats))
+
+    options = Options(workers=workers, stats=StatsOptions(aggregator=Told()))
+    ds = Dataset.range(4000).filter(lambda x: x % 2 == 0).batch(2).with_options(options)
+    for _ in ds:
+        given += 1
+        if given % 100 == 0:
+            time.sleep(0.005)
+
+    assert len(told) > 3
+    assert all(stats.elements - before <= 1 for before, stats in told)
+    assert all(
+        stats.nbytes in (0, 16 * stats.elements) for _, stats in told
+    )  # none was weighed yet
 
 
 def test_records_that_are_given_many_at_once_are_timed(tmp_path: Any) -> None:
