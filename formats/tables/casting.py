@@ -96,7 +96,7 @@ def arrow_type(name: str, dtype: Any) -> Any:
         ) from problem
 
 
-def cast(array: Any, kind: Any, name: str, bad: Bad) -> Any:
+def cast(array: Any, kind: Any, name: str, bad: Bad, *, alone: bool = False) -> Any:
     """Cast a column to another type.
 
     Parameters
@@ -109,6 +109,8 @@ def cast(array: Any, kind: Any, name: str, bad: Bad) -> Any:
         The column's name, for messages.
     bad : dict of int to str
         Receives the rows whose values do not fit the type, with the problem.
+    alone : bool
+        True if the column is no slice of a longer one.
 
     Returns
     -------
@@ -124,6 +126,8 @@ def cast(array: Any, kind: Any, name: str, bad: Bad) -> Any:
             bad.setdefault(k, f"column {name!r} is {array.type}, which cannot be {kind}: {problem}")
         return pa.nulls(len(array), kind)
     except (pa.ArrowInvalid, ValueError) as problem:
+        if not alone and array.type.num_fields:  # pyarrow casts items of lists beside a slice, too
+            return cast(pa.concat_arrays([array, array[:0]]), kind, name, bad, alone=True)
         if len(array) == 1:
             text = str(problem).splitlines()[0]
             bad.setdefault(0, f"column {name!r}: {shown(array)} is no {kind}: {text}")

@@ -111,6 +111,31 @@ def test_nothing_is_wrapped_or_cut_off(given: list[Any], kind: Any, wrong: list[
     assert len(made) == len(given)
 
 
+LISTS: dict[str, Any] = {
+    "list": pa.list_,
+    "large": pa.large_list,
+    "fixed": lambda item: pa.list_(item, 1),
+    "deep": lambda item: pa.list_(pa.list_(item)),
+}
+
+
+@pytest.mark.parametrize("listed", LISTS.values(), ids=LISTS.keys())
+def test_an_item_that_does_not_fit_is_an_error_of_its_row_alone(listed: Any) -> None:
+    """An item beside a slice, which pyarrow casts too, is not of the slice."""
+    deep = pa.types.is_list(listed(pa.int8()).value_type)
+    items = [[[k]] if deep else [k] for k in (300, 1, -1, 300, 4, 300)]
+    given, kind = pa.array(items, listed(pa.int64())), listed(pa.int8())
+    for start, stop in ((0, 6), (0, 3), (1, 3), (1, 2), (2, 4), (0, 1)):
+        bad: dict[int, str] = {}
+
+        made = cast(given[start:stop], kind, "c", bad)
+
+        assert list(bad) == [k - start for k in (0, 3, 5) if start <= k < stop]
+        assert all("300" in text.partition(" is no ")[0] for text in bad.values())
+        whole = [None if k in bad else item for k, item in enumerate(items[start:stop])]
+        assert made.to_pylist() == whole
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
