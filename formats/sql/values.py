@@ -65,6 +65,10 @@ def _type_name(dtype: Any) -> str:
             "output_types must be numpy dtypes of numbers, bool, times, str, bytes or object, one for "
             f"each column, not {dtype!r}"
         )
+    if found.kind in "mM" and np.datetime_data(found)[0] == "generic":
+        raise TypeError(
+            f"output_types has {found} without a unit: write {found}[us], or another unit"
+        )
     return {"S": "bytes", "U": "str"}.get(found.kind) or str(found)
 
 
@@ -232,8 +236,14 @@ def _time(value: Any, want: Any) -> Any:
         return want.type("NaT")
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         value = value.astimezone(dt.UTC).replace(tzinfo=None)
-    unit = np.datetime_data(want)[0]
-    return want.type(value, unit) if unit != "generic" else want.type(value)
+    if isinstance(value, str) and value.strip().lower() in {"now", "today"}:
+        raise ValueError  # numpy's words for the time at which it reads them
+    made = want.type(value, np.datetime_data(want)[0])
+    whole = made if isinstance(value, int) else want.type(value)
+    made = made.astype(want)
+    if not np.isnat(made) and made.astype(whole.dtype) != whole:
+        raise ValueError
+    return made
 
 
 def _number(text: str, kind: type) -> Any:

@@ -96,6 +96,8 @@ def messages_of(file: ByteFile) -> Messages:
             found.problem = str(problem)
             break
     found.end = place
+    if ended and not is_file and any(file.pread(place, 8)):
+        found.problem = f"the stream ends here, at {place:,}, but data follow: are there several streams in one file?"
     if found.schema == (0, 0) and file.size:
         raise RecordCorruptError(
             file.path, place, "is an Arrow IPC file without a schema: it was cut off"

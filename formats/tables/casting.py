@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tundish.calls import check_is
-from tundish.formats.tables.overflow import check_finite
+from tundish.formats.tables.overflow import check_kept
 
 if TYPE_CHECKING:
     from tundish.formats.tables.columns import Bad
@@ -96,7 +95,7 @@ def arrow_type(name: str, dtype: Any) -> Any:
         ) from problem
 
 
-def cast(array: Any, kind: Any, name: str, bad: Bad) -> Any:
+def cast(array: Any, kind: Any, name: str, bad: Bad, *, alone: bool = False) -> Any:
     """Cast a column to another type.
 
     Parameters
@@ -109,6 +108,8 @@ def cast(array: Any, kind: Any, name: str, bad: Bad) -> Any:
         The column's name, for messages.
     bad : dict of int to str
         Receives the rows whose values do not fit the type, with the problem.
+    alone : bool
+        True if the column is no slice of a longer one.
 
     Returns
     -------
@@ -124,6 +125,8 @@ def cast(array: Any, kind: Any, name: str, bad: Bad) -> Any:
             bad.setdefault(k, f"column {name!r} is {array.type}, which cannot be {kind}: {problem}")
         return pa.nulls(len(array), kind)
     except (pa.ArrowInvalid, ValueError) as problem:
+        if not alone and array.type.num_fields:  # pyarrow casts items of lists beside a slice, too
+            return cast(pa.concat_arrays([array, array[:0]]), kind, name, bad, alone=True)
         if len(array) == 1:
             text = str(problem).splitlines()[0]
             bad.setdefault(0, f"column {name!r}: {shown(array)} is no {kind}: {text}")
@@ -163,12 +166,12 @@ def cast_whole(array: Any, kind: Any) -> Any:
         array = array.dictionary_decode()
     if pa.types.is_float16(array.type):
         array = _as(np.float64, array)
-    if pa.types.is_boolean(kind) and not pa.types.is_boolean(array.type):
-        _check_bits(array)
+    if pa.types.is_timestamp(array.type) and pa.types.is_date(kind):
+        array = array.cast(pa.timestamp(array.type.unit))  # in UTC: a zone has other days
     if pa.types.is_float16(kind):
         return _halved(array)
     made = array.cast(kind, safe=True)
-    check_finite(array, made)
+    check_kept(array, made)
     return made
 
 
@@ -187,11 +190,3 @@ def _as(dtype: Any, array: Any) -> Any:
     with np.errstate(over="ignore"):
         values = array.to_numpy(zero_copy_only=False).astype(dtype)
     return pa.array(values, mask=array.is_null().to_numpy(zero_copy_only=False))
-
-
-def _check_bits(array: Any) -> None:
-    """Check that a number to be cast to bool is 0 or 1."""
-    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
-        known = pc.fill_null(pc.or_(pc.equal(array, 0), pc.equal(array, 1)), True)
-        if not pc.all(known).as_py():
-            raise ValueError("only 0 and 1 are")

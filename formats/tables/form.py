@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -105,11 +105,16 @@ class TableLayout:
     null : mapping of str to pyarrow.DataType
         Columns that are null in some row although they must not be, as far as the file's first rows show: the
         error of one row names them all.
+    wide : collection of str
+        The paths of columns and fields that a batch may have in a wider type than the schema: a value that does not
+        fit the schema's is its row's error.
 
     Attributes
     ----------
     names : list of str
         The columns to read, in the order of the file, fields of structs as ``"a.b"``.
+    wide : list of str
+        Those of them that may be wider, with the other fields of their structs.
 
     Raises
     ------
@@ -118,7 +123,12 @@ class TableLayout:
     """
 
     def __init__(
-        self, form: TableFormat, schema: Any, path: str, null: Mapping[str, Any] | None = None
+        self,
+        form: TableFormat,
+        schema: Any,
+        path: str,
+        null: Mapping[str, Any] | None = None,
+        wide: Collection[str] = (),
     ) -> None:
         self._form, self._schema, self._path = form, schema, path
         self._defaults = dict(form.defaults)
@@ -130,7 +140,15 @@ class TableLayout:
         self._fields = [(name, self._route(name), types.get(name)) for name in wanted]
         for name, route, kind in self._fields:
             self._check(name, route, kind)
-        self.names = [".".join(route) for _, route, _ in self._fields if route]
+        routes = {".".join(route): route for _, route, _ in self._fields if route}
+        self.names = list(routes)
+        inner = {name for name in routes if any(f"{path}.".startswith(f"{name}.") for path in wide)}
+        heads = {routes[name][0] for name in inner}
+        self.wide = [name for name, route in routes.items() if route[0] in heads]
+        self._fields = [
+            (name, route, kind or (self._type(route) if ".".join(route) in inner else None))
+            for name, route, kind in self._fields
+        ]
 
     def _route(self, name: str) -> tuple[str, ...]:
         """Return the path of names to a column; empty if it does not exist."""

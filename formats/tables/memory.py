@@ -13,6 +13,7 @@ from tundish.formats.tables import views
 from tundish.formats.tables.digest import digest_of_table
 from tundish.formats.tables.form import TableFormat, TableLayout
 from tundish.formats.tables.source import check_kind
+from tundish.formats.tables.taking import rows_at
 from tundish.spec import flatten, map_leaves, unflatten
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class ArrowRows:
             nest = self.layout.nest(batch.slice(int(at[0]), len(at)), bad)
         else:
             try:
-                taken = batch.take(pa.array(at))
+                taken = rows_at(batch, at)
             except pa.ArrowNotImplementedError:  # lists of views of texts, and the like
                 return None
             nest = self.layout.nest(taken, bad)

@@ -1,4 +1,4 @@
-"""Floats that are too large for a narrower type, in which they would be infinite."""
+"""Values that pyarrow casts to other ones without an error, such as floats that become infinite in a narrower type."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def check_finite(array: Any, made: Any) -> None:
-    """Check that no finite float has become infinite in a narrower type, also in lists and structs.
+def check_kept(array: Any, made: Any) -> None:
+    """Check that no value has become another one by a cast, also in lists and structs.
 
     Raises
     ------
@@ -23,15 +23,19 @@ def check_finite(array: Any, made: Any) -> None:
         given = dict(zip([field.name for field in kind], array.flatten(), strict=True))
         for field, column in zip(made.type, made.flatten(), strict=True):
             if field.name in given:
-                check_finite(given[field.name], column)
+                check_kept(given[field.name], column)
     elif _is_list(kind) and _is_list(made.type):
-        check_finite(array.flatten(), made.flatten())
-    elif (
-        types.is_floating(kind)
-        and types.is_floating(made.type)
-        and pc.any(pc.and_(pc.is_finite(array), pc.is_inf(made))).as_py()
-    ):
-        raise ValueError("it is too large")
+        check_kept(array.flatten(), made.flatten())
+    elif types.is_floating(kind) and types.is_floating(made.type):
+        if pc.any(pc.and_(pc.is_finite(array), pc.is_inf(made))).as_py():
+            raise ValueError("it is too large")
+    elif types.is_boolean(made.type) and (types.is_integer(kind) or types.is_floating(kind)):
+        if pc.any(pc.invert(pc.or_(pc.equal(array, 0), pc.equal(array, 1)))).as_py():
+            raise ValueError("only 0 and 1 are")
+    elif types.is_timestamp(kind) and types.is_date(made.type):
+        plain = pa.timestamp(kind.unit)
+        if pc.any(pc.not_equal(array.cast(plain), made.cast(plain))).as_py():
+            raise ValueError("it has a time of day")
 
 
 def _is_list(kind: Any) -> bool:

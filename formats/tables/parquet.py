@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.file import open_file
 from tundish.formats.tables.form import TableLayout
+from tundish.formats.tables.int96 import int96_paths, unwrapped
 from tundish.formats.tables.reader import (
     MOST_ROWS,
     PIECE_BYTES,
@@ -57,6 +58,8 @@ class _ParquetReader(BatchReader):
         self.rows, self._starts, self.groups = 0, [0], list[int]()
         self._group, self._next = -1, 0
         self._pieces: Iterator[Any] = iter(())
+        self._file: Any = None
+        self._wide_file: Any = None  # with times of 96 bits in microseconds
         try:
             if self._bytefile.size:
                 self._begin()
@@ -68,14 +71,10 @@ class _ParquetReader(BatchReader):
     def _begin(self) -> None:
         """Read the table of row groups."""
         try:
-            self._file: Any = pq.ParquetFile(
-                self._source.arrow(),
-                buffer_size=self._form.buffer_size or self._bytefile.block,
-                pre_buffer=False,
-                page_checksum_verification=True,
-            )
+            self._file = self._opened()
             schema, meta = self._file.schema_arrow, self._file.metadata
             check_names(schema)
+            wide = int96_paths(self._file.schema)
             groups = [meta.row_group(g) for g in range(meta.num_row_groups)]
             counts = [group.num_rows for group in groups]
             if min(counts, default=0) < 0 or sum(counts) != meta.num_rows:
@@ -84,10 +83,21 @@ class _ParquetReader(BatchReader):
             self._checked()
             text = f"is not a Parquet file, or its footer is damaged: {in_short(problem)}"
             raise RecordCorruptError(self.path, max(0, self._bytefile.size - 8), text) from problem
-        self.layout = TableLayout(self._form, schema, self.path)
+        self.layout = TableLayout(self._form, schema, self.path, wide=wide)
+        if self.layout.wide:
+            self._wide_file = self._opened(metadata=meta, coerce_int96_timestamp_unit="us")
         self.groups, self._starts = counts, list(accumulate(counts, initial=0))
         self.rows = self._starts[-1]
         self._steps = [_rows_at_once(group, schema, self.layout.names) for group in groups]
+
+    def _opened(self, **how: Any) -> Any:
+        return pq.ParquetFile(
+            self._source.arrow(),
+            buffer_size=self._form.buffer_size or self._bytefile.block,
+            pre_buffer=False,
+            page_checksum_verification=True,
+            **how,
+        )
 
     def _checked(self) -> None:
         """Raise the error that reading the file has raised."""
@@ -106,18 +116,26 @@ class _ParquetReader(BatchReader):
         group, piece = key
         if group != self._group or piece < self._next:
             self._group, self._next = group, 0
-            self._pieces = self._file.iter_batches(
-                self._steps[group],
-                row_groups=[group],
-                columns=self.layout.names,
-                use_threads=self._form.use_threads,
-            )
+            self._pieces = self._batches(self._file, group, self.layout.names)
+            if self.layout.wide:
+                wide = self._batches(self._wide_file, group, self.layout.wide)
+                self._pieces = map(unwrapped, self._pieces, wide)
         while self._next < piece:
             batch = self._decoded(group)
             if batch.rows is None:
                 return batch
             self.keep((group, self._next - 1), batch)
         return self._decoded(group)
+
+    def _batches(self, file: Any, group: int, names: list[str]) -> Iterator[Any]:
+        """Return columns of a row group in pieces of equal size."""
+        found: Iterator[Any] = file.iter_batches(
+            self._steps[group],
+            row_groups=[group],
+            columns=names,
+            use_threads=self._form.use_threads,
+        )
+        return found
 
     def _decoded(self, group: int) -> TableBatch:
         """Decode the next piece; if it is damaged, return the rest of the row group."""

@@ -19,7 +19,7 @@ from tundish.formats.bytes.decompressing import looks_like
 from tundish.formats.tables.casting import shown
 from tundish.formats.tables.form import TableFormat, TableLayout
 from tundish.formats.tables.lines import Lines, starts_of
-from tundish.formats.tables.overflow import check_finite, has_infinite
+from tundish.formats.tables.overflow import check_kept, has_infinite
 from tundish.formats.tables.reader import TableReader, TableRows
 from tundish.formats.tables.source import ARROW_ERRORS, in_short
 from tundish.formats.tables.splitting import Splitter, at_newlines
@@ -280,7 +280,7 @@ def _check_widened(wide: Any, batch: Any) -> None:
     """
     for name, array, made in zip(batch.schema.names, wide.columns, batch.columns, strict=True):
         try:
-            check_finite(array, made)
+            check_kept(array, made)
         except ValueError as problem:
             text = f"column {name!r}: {shown(array)} is no {made.type}: {problem}"
             raise ValueError(text) from None

@@ -11,6 +11,10 @@ import pyarrow as pa
 from tundish.errors import SpecError
 from tundish.spec import normalise
 
+_TEXTS, _BYTES = pa.large_list(pa.large_string()), pa.large_list(pa.large_binary())
+_EMPTY = pa.large_list(pa.null())
+"""The type of an empty array of objects, which may be of texts or of bytes."""
+
 
 def table_of(elements: Sequence[Any], first: int, schema: Any = None) -> Any:
     """Return elements as a table.
@@ -60,9 +64,9 @@ def _column(values: list[Any], name: str, first: int, kind: Any) -> Any:
     if all(isinstance(value, dict) for value in values):
         return _struct(values, first, kind)
     found = [_type_of(value, name, first + k) for k, value in enumerate(values)]
-    kind = kind or found[0]
+    kind = kind or next((each for each in found if each != _EMPTY), _TEXTS)
     for k, each in enumerate(found):
-        if each != kind:
+        if each != kind and not (each == _EMPTY and kind in (_TEXTS, _BYTES)):
             raise SpecError(
                 f"column {name!r} is {each} in element {first + k}, and {kind} before it: "
                 "map to one dtype, and to one shape where arrays have several dimensions"
@@ -117,7 +121,9 @@ def _type_of(value: Any, name: str, number: int) -> Any:
 def _type_of_dtype(value: Any) -> Any:
     dtype = value.dtype
     if dtype.kind == "O":
-        kinds = set(map(type, value.tolist())) if value.ndim == 1 else set()
+        kinds = set(map(type, value.tolist())) if value.ndim == 1 else {object}
+        if not kinds:
+            return pa.null()
         if kinds == {str}:
             return pa.large_string()
         return pa.large_binary() if kinds == {bytes} else None

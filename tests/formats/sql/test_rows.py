@@ -320,13 +320,13 @@ def test_batches_of_arrow() -> None:
 
 
 def test_batches_of_arrow_in_the_dtypes_that_were_asked_for() -> None:
-    types = ("float64", "float64", "bytes", "int64", "datetime64[ms]", "int16", "object")
+    types = ("float64", "float64", "bytes", "int64", "datetime64[ns]", "int16", "object")
     form = SqlFormat(Arrow, DataSource(""), "select", types)
 
     found = rows(form)
 
     assert [row[0] for row in found[:2]] == [1.0, pytest.approx(np.nan, nan_ok=True)]
-    assert found[1][2:5] == (b"b", 2, np.datetime64(0, "ms"))
+    assert found[1][2:5] == (b"b", 2, np.datetime64(1000, "ns"))
     assert found[1][5].dtype == np.int16
     assert found[2] == (
         "shown",

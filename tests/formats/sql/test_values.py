@@ -35,7 +35,8 @@ EAST = dt.timezone(dt.timedelta(hours=2))
         (np.array([0, 2], np.int64), "bool", np.array([False, True])),
         (np.array([0.5], np.float32), "float64", np.array([0.5])),
         (np.array([1.0], np.float32), "int64", np.array([1])),
-        (np.array([WHEN.replace(tzinfo=None)], "M8[us]"), "datetime64[ms]", np.array(["2026-05-20T12:30:00.000"], "M8[ms]")),
+        (np.array(["2026-05-20T12:30:00"], "M8[us]"), "datetime64[ms]", np.array(["2026-05-20T12:30:00.000"], "M8[ms]")),
+        (["2026-05-20 00:00:00.000", "NaT", 20_000], "datetime64[D]", np.array(["2026-05-20", "NaT", "2024-10-04"], "M8[D]")),
     ],
 )  # fmt: skip
 def test_numbers_and_times(values: Any, dtype: str, wanted: np.ndarray) -> None:
@@ -109,6 +110,17 @@ def test_arrays_of_a_database_are_arrays() -> None:
             "is NULL, which bool cannot hold: use coalesce(..., 0) or similar in the query",
         ),
         ("noon", "datetime64[s]", "is 'noon' (str), which is not datetime64[s]"),
+        ("now", "datetime64[s]", "is 'now' (str), which is not datetime64[s]"),
+        ("2026-05-20 12:30:00.5", "datetime64[s]", "which is not datetime64[s]"),
+        (
+            "2026-05-20 12:30",
+            "datetime64[D]",
+            "is '2026-05-20 12:30' (str), which is not datetime64[D]",
+        ),
+        (WHEN, "datetime64[ms]", "(datetime), which is not datetime64[ms]"),
+        (np.datetime64("2026-05-20T12:30:00.5"), "datetime64[s]", "which is not datetime64[s]"),
+        ("9999-12-31", "datetime64[ns]", "is '9999-12-31' (str), which is not datetime64[ns]"),
+        (dt.timedelta(milliseconds=1500), "timedelta64[s]", "which is not timedelta64[s]"),
     ],
 )
 def test_what_does_not_fit_is_its_row_alone(value: Any, dtype: str, problem: str | None) -> None:
@@ -166,3 +178,10 @@ def test_types_that_are_given() -> None:
     for wrong in ("no dtype", (None,), complex, 7, {"a": int}):
         with pytest.raises(TypeError, match="output_types must be numpy dtypes"):
             check_types(wrong)
+
+
+@pytest.mark.parametrize("dtype", ["datetime64", "timedelta64"])
+def test_times_without_a_unit(dtype: str) -> None:
+    """A row's unit would be that of the rows fetched with it."""
+    with pytest.raises(TypeError, match=rf"has {dtype} without a unit: write {dtype}\[us\]"):
+        check_types((int, dtype))

@@ -80,6 +80,21 @@ def test_what_stands_before_a_cut_is_given(tmp_path: Path, new: Any) -> None:
     assert set(counts) == {0, 4, 8, 10}
 
 
+def test_a_second_stream_in_one_file_is_an_error_after_the_first(tmp_path: Path) -> None:
+    write(tmp_path / "one", pa.ipc.new_stream)
+    one, path = (tmp_path / "one").read_bytes(), tmp_path / "a"
+
+    path.write_bytes(one + one)
+    found = all_of(ArrowFormat(), path)
+    path.write_bytes(one + bytes(64))
+
+    assert found[:-1] == ROWS
+    assert found[-1][1] == (
+        f"the stream ends here, at {len(one):,}, but data follow: are there several streams in one file?"
+    )
+    assert all_of(ArrowFormat(), path) == ROWS
+
+
 def words(values: list[str]) -> Any:
     return pa.record_batch([pa.array(values).dictionary_encode()], names=["w"])
 

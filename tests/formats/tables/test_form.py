@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -84,6 +85,8 @@ def test_a_value_that_does_not_fit_is_its_rows_error(tmp_path: Path) -> None:
     assert "column 'a': 300 is no int8" in found[1][1]
 
 
+NIGHT, NOON = dt.datetime(2024, 2, 29), dt.datetime(2024, 2, 29, 12)  # noqa: DTZ001 - as Arrow's are
+WEST = dt.timezone(dt.timedelta(hours=-5))
 STRUCT = pa.struct([("x", pa.float32()), ("y", pa.int64())])
 
 
@@ -93,6 +96,12 @@ STRUCT = pa.struct([("x", pa.float32()), ("y", pa.int64())])
         ([1.0, 1.5, 2.0], pa.int64(), [1]),
         ([1.0, 1e300, np.inf], pa.float32(), [1]),
         ([0, 1, 2], pa.bool_(), [2]),
+        ([[0], [1, 2], None, []], pa.list_(pa.bool_()), [1]),
+        ([{"x": 0.5}, {"x": 1.0}, None], pa.struct([("x", pa.bool_())]), [0]),
+        ([NIGHT, NOON, None], pa.date32(), [1]),
+        ([NIGHT, NOON, None], pa.date64(), [1]),
+        ([NIGHT.replace(tzinfo=WEST), NIGHT.replace(tzinfo=dt.UTC), None], pa.date32(), [0]),
+        ([[NIGHT], [NIGHT, NOON], []], pa.list_(pa.date32()), [1]),
         (["1", "x", "3"], pa.int64(), [1]),
         ([[1.0], [1.0, 1e300], [np.inf], None], pa.list_(pa.float32()), [1]),
         ([{"x": 1e300, "y": 1}, {"x": -np.inf, "y": 1}], STRUCT, [0]),
@@ -109,6 +118,31 @@ def test_nothing_is_wrapped_or_cut_off(given: list[Any], kind: Any, wrong: list[
     assert list(bad) == wrong
     assert made.type == kind
     assert len(made) == len(given)
+
+
+LISTS: dict[str, Any] = {
+    "list": pa.list_,
+    "large": pa.large_list,
+    "fixed": lambda item: pa.list_(item, 1),
+    "deep": lambda item: pa.list_(pa.list_(item)),
+}
+
+
+@pytest.mark.parametrize("listed", LISTS.values(), ids=LISTS.keys())
+def test_an_item_that_does_not_fit_is_an_error_of_its_row_alone(listed: Any) -> None:
+    """An item beside a slice, which pyarrow casts too, is not of the slice."""
+    deep = pa.types.is_list(listed(pa.int8()).value_type)
+    items = [[[k]] if deep else [k] for k in (300, 1, -1, 300, 4, 300)]
+    given, kind = pa.array(items, listed(pa.int64())), listed(pa.int8())
+    for start, stop in ((0, 6), (0, 3), (1, 3), (1, 2), (2, 4), (0, 1)):
+        bad: dict[int, str] = {}
+
+        made = cast(given[start:stop], kind, "c", bad)
+
+        assert list(bad) == [k - start for k in (0, 3, 5) if start <= k < stop]
+        assert all("300" in text.partition(" is no ")[0] for text in bad.values())
+        whole = [None if k in bad else item for k, item in enumerate(items[start:stop])]
+        assert made.to_pylist() == whole
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,9 @@ COLUMNS: dict[str, Any] = {
     "list": pa.array([[1], [], [2, 3], None, [4]]),
     "lists": pa.array([[["a"], ["b"]], [], [["c"]], [["d"], ["e"]], [["f"]]]),
     "vector": pa.array([[1.0, 2.0], [3.0, 4.0]] * 2 + [[5.0, 6.0]], pa.list_(pa.float64(), 2)),
+    "matrix": pa.array(
+        [[[k, 1.0], [2.0, -k]] for k in range(5)], pa.list_(pa.list_(pa.float32(), 2), 2)
+    ),
     "struct": pa.array([{"k": k, "s": "x" * k} for k in range(5)]),
     "tensor": pa.ExtensionArray.from_storage(
         TENSOR, pa.array([list(range(6))] * 5, TENSOR.storage_type)

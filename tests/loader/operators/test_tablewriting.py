@@ -32,7 +32,8 @@ def row(x: Any) -> dict[str, Any]:
         "time": np.datetime64(x, "us") if x % 4 else np.datetime64("NaT", "us"),
         "took": np.timedelta64(x, "ms"),
         "list": np.arange(x, dtype=np.uint8),
-        "words": np.array(["a"] * (x + 1), object),
+        "words": np.array(["a"] * (x % 3), object),
+        "raw": np.array([b"a"] * (x % 2), object),
         "image": np.full((2, 3), x, np.float32),
         "deep": {"k": x, "deeper": {"z": np.arange(x) / 2}},
     }

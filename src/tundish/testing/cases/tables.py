@@ -17,8 +17,8 @@ def source(rng: random.Random) -> str:
     count, parts = rng.choice((0, 1, 5, 9, 17, 25)), rng.randint(1, 4)
     nulls = rng.random() < 0.5
     defaults = ", defaults={'s': '?', 'c': '-'}" if nulls and rng.random() < 0.5 else ""
-    columns = rng.choice(("", ", ['x', 's']", ", ['l', 'b', 'c']", ", ['c', 's']"))
-    if defaults and columns and columns != ", ['c', 's']":
+    columns = rng.choice(("", ", ['x', 's']", ", ['l', 'b', 'c']", ", ['c', 's']", ", ['m', 'x']"))
+    if defaults and columns not in ("", ", ['c', 's']"):
         defaults = ""
     return rng.choice(
         (
@@ -49,10 +49,11 @@ def numbers(count: int = 23, parts: int = 3) -> Any:
 
 
 def mixed(count: int = 17, *, nulls: bool = False) -> Any:
-    """Return a table of texts, lists and categories; with `nulls`, some rows of which have no value."""
+    """Return a table of texts, lists, categories and matrices; with `nulls`, some rows of which have no value."""
     import pyarrow as pa  # noqa: PLC0415 - see above
 
     gaps = [nulls and k % 5 == 3 for k in range(count)]
+    matrices = pa.list_(pa.list_(pa.float32(), 2), 2)
     words = [None if gap else f"word {k % 4}" for k, gap in enumerate(gaps)]
     table = pa.table(
         {
@@ -61,6 +62,7 @@ def mixed(count: int = 17, *, nulls: bool = False) -> Any:
             "c": pa.array(words, pa.string()).dictionary_encode(),
             "l": pa.array([list(range(k % 3)) for k in range(count)], pa.list_(pa.int64())),
             "b": pa.array([k % 3 == 1 for k in range(count)]),
+            "m": pa.array([[[k, 1], [2, -k]] for k in range(count)], matrices),
         }
     )
     return pa.concat_tables([table.slice(0, 4), table.slice(4)])
@@ -99,6 +101,10 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case(
             "from_arrow-permutation",
             lambda d: d.from_arrow(numbers()).shuffle(None, seed=3).shard(3, 1).batch(2).repeat(2),
+        ),
+        Case(
+            "from_arrow-matrices",
+            lambda d: d.from_arrow(mixed(), ["m", "x"]).shuffle(None, seed=3).batch(4).repeat(2),
         ),
         Case("from_arrow-window", lambda d: d.from_arrow(numbers(11, 5)).shuffle(4, seed=1)),
         Case("from_arrow-none", lambda d: d.from_arrow(numbers(1).slice(1)).batch(2)),

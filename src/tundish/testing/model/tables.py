@@ -23,6 +23,9 @@ _DTYPES: dict[str, Callable[[Any], Any]] = {
 }
 """The scalars of columns, by the names of Arrow's types; other values stay as Python has them."""
 
+_LISTS = {"list": np.int64, "fixed_size_list": np.float32}
+"""The items of lists, by the kind of list."""
+
 
 class TablesModel(Basic):
     """The reference of `from_arrow` and `from_pandas`."""
@@ -50,7 +53,7 @@ class TablesModel(Basic):
                     if value is None:
                         error = RecordCorruptError("", number, "")
                     elif isinstance(value, list):
-                        element[name] = np.array(value, np.int64)
+                        element[name] = np.array(value, _LISTS[kinds[name].partition("<")[0]])
                     else:
                         element[name] = _DTYPES.get(kinds[name], lambda same: same)(value)
                 yield this.at(number, None if error else element, error)
