@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.service.clusters import Cluster, ReachedCluster, cluster_process
+from tests.service.computed import large, square, where
 
 import tundish as td
 from tundish import AUTOTUNE, Dataset, Options, service
@@ -33,14 +34,6 @@ pytestmark = pytest.mark.usefixtures("seeded")
 
 STEPS = 12
 DYNAMIC = service.ShardingPolicy.DYNAMIC
-
-
-def square(x: Any) -> Any:
-    return x * x
-
-
-def where(_: Any) -> int:
-    return os.getpid()
 
 
 @pytest.fixture(scope="module")
@@ -351,10 +344,6 @@ def test_it_is_applied_to_datasets() -> None:
 
 
 # -- watching --------------------------------------------------------------------------------------
-
-
-def large(k: Any) -> np.ndarray:
-    return np.full(50_000, int(k))
 
 
 def test_statistics_tell_bytes_and_the_way(cluster: ReachedCluster) -> None:
