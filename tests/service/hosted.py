@@ -7,6 +7,7 @@ import faulthandler
 import json
 import os
 import pickle
+import select
 import signal
 import time
 import traceback
@@ -80,6 +81,20 @@ def host_pids(folder: Path) -> list[int]:
                 if named and (process / "cwd").readlink() == folder:
                     found.append(int(process.name))
     return sorted({*found})
+
+
+def await_end(folder: Path) -> None:
+    """Wait until no host process listens in a folder, by their ends and not by looking."""
+    deadline = time.monotonic() + GONE_S
+    while pids := host_pids(folder):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                handle = os.pidfd_open(pid)
+                try:
+                    left = max(0.0, deadline - time.monotonic())
+                    assert select.select([handle], [], [], left)[0], "a host process is left"
+                finally:
+                    os.close(handle)
 
 
 def forked_host(folder: HostFolder, settings: HostSettings, log: int) -> None:
