@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,10 @@ def large(k: Any) -> np.ndarray:
     return np.full(50_000, int(k))
 
 
+def larger(k: Any) -> np.ndarray:
+    return np.full(100_000, int(k))
+
+
 def images(index: int) -> dict[str, np.ndarray]:
     """Rows of 32 KB and of 12 bytes: a block has columns of both."""
     return {
@@ -42,6 +47,16 @@ def whiter(element: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def wide(index: int) -> np.ndarray:
     return np.full((500, 500), index, np.float32)
+
+
+def slow(k: Any) -> Any:
+    time.sleep(0.01)
+    return k
+
+
+def slowly_where(_: Any) -> int:
+    time.sleep(0.005)
+    return os.getpid()
 
 
 def slowly(index: int) -> np.ndarray:
@@ -66,6 +81,12 @@ def image(n: int) -> dict[str, Any]:
         "name": f"number {n}",
         "box": np.arange(size, dtype=np.float32) * n,
     }
+
+
+def checked_row(i: Any) -> dict[str, Any]:
+    """Return an element of 100 KiB that says what it is, with a checksum."""
+    data = np.random.default_rng(int(i)).integers(0, 256, (160, 160, 4), np.uint8)
+    return {"i": np.int64(i), "data": data, "crc": np.uint32(zlib.crc32(data.data))}
 
 
 class Samples:
