@@ -113,6 +113,9 @@ class Simulation:
         self._owners: dict[tuple[int, int], list[int]] = {}
         self._begun: dict[tuple[int, int], float] = {}
         self._made: set[tuple[int, int]] = set()
+        self._looks: set[tuple[int, int]] = (
+            set()
+        )  # tasks that are looked at again when they are due
         self._left: dict[int, int] = {}
         self._busy = self._now = 0.0
         self._twice = 0
@@ -185,12 +188,14 @@ class Simulation:
             self._hedge(head)
         at, kind, task, worker = heapq.heappop(self._events)
         self._now = max(self._now, at)
-        if kind == 1:
+        if kind == 2:
+            self._looks.discard(task)
+        elif kind == 1:
             self._dead |= self._silent
             for each, owners in list(self._owners.items()):
                 if each not in self._made and self._dead.issuperset(owners):
                     self._give(each, self._now)
-        elif kind == 0:
+        else:
             self._suspect.discard(worker)
             if task not in self._made:
                 self._made.add(task)
@@ -209,7 +214,8 @@ class Simulation:
                 self._twice += 1
                 self._suspect.update(self._owners[task])
                 self._give(task, self._now)
-            elif not any(kind == 2 and of == task for _, kind, of, _ in self._events):
+            elif task not in self._looks:
+                self._looks.add(task)
                 heapq.heappush(self._events, (due, 2, task, -1))
 
 

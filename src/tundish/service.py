@@ -19,8 +19,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tundish.calls import check_is
-from tundish.distribute.division import hinted
-from tundish.distribute.files import NoFilesError, by_files
 from tundish.loader.dataset import Dataset
 from tundish.loader.operators.repeat import Repeat
 from tundish.loader.service.distributing.arguments import (
@@ -194,6 +192,9 @@ def _divided(
         return Copies(node, None, terms) if copies is None else Repeat(node, copies)
     if policy in (ShardingPolicy.DYNAMIC, ShardingPolicy.DATA):
         return node
+    from tundish.distribute.division import hinted  # noqa: PLC0415 - few policies divide, and these import much
+    from tundish.distribute.files import NoFilesError, by_files  # noqa: PLC0415 - likewise
+
     count = shares_of(terms, policy)
     try:
         divide = hinted if policy is ShardingPolicy.HINT else by_files

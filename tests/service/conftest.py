@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.service.hosted import forked_host, host_pids, until
+from tests.service.hosted import await_end, forked_host
 
 import tundish as td
 from tundish.loader.service.host import starting as hoststarting
@@ -32,7 +32,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("TUNDISH_RUNTIME_DIR", str(folder))
     before = {*MEMORY.iterdir()}
     yield folder
-    until(lambda: not host_pids(folder), "a host process is left")
+    await_end(folder)
     left = list(folder.iterdir()) if folder.exists() else []
     shutil.rmtree(above)
     assert not left

@@ -7,6 +7,7 @@ import faulthandler
 import json
 import os
 import pickle
+import select
 import signal
 import time
 import traceback
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from tests.service.computed import checked_row
 
 import tundish as td
 from tundish.loader.service.host import server as hostserver
@@ -23,14 +24,8 @@ from tundish.loader.service.host.folder import HostFolder
 from tundish.loader.service.host.host import HostedDataset, host
 from tundish.loader.service.host.link import HostSettings
 
-ROWS, SIDE = 4, 160  # an element of a batch: 100 KiB
+ROWS = 4
 GONE_S = 20.0
-
-
-def checked_row(i: Any) -> dict[str, Any]:
-    """Return an element that says what it is, with a checksum."""
-    data = np.random.default_rng(int(i)).integers(0, 256, (SIDE, SIDE, 4), np.uint8)
-    return {"i": np.int64(i), "data": data, "crc": np.uint32(zlib.crc32(data.data))}
 
 
 def checked(elements: int = 40, workers: int | None = None) -> td.Dataset:
@@ -80,6 +75,20 @@ def host_pids(folder: Path) -> list[int]:
                 if named and (process / "cwd").readlink() == folder:
                     found.append(int(process.name))
     return sorted({*found})
+
+
+def await_end(folder: Path) -> None:
+    """Wait until no host process listens in a folder, by their ends and not by looking."""
+    deadline = time.monotonic() + GONE_S
+    while pids := host_pids(folder):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                handle = os.pidfd_open(pid)
+                try:
+                    left = max(0.0, deadline - time.monotonic())
+                    assert select.select([handle], [], [], left)[0], "a host process is left"
+                finally:
+                    os.close(handle)
 
 
 def forked_host(folder: HostFolder, settings: HostSettings, log: int) -> None:

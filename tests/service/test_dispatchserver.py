@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.service.computed import square
+from tests.service.jobprocesses import Processes, processes
 from tests.service.listeners import JobDouble, free_port
 
 import tundish as td
@@ -322,35 +321,39 @@ def test_an_agent_looks_for_the_dispatcher_as_long_as_it_is_told(stack: ExitStac
         joined(stack, f"127.0.0.1:{free_port()}", "a", patience_s=0.1)
 
 
-def dispatcher_process(stack: ExitStack, port: int, folder: Path) -> subprocess.Popen[bytes]:
-    """A dispatcher in a process of its own, which listens when this returns."""
-    program = (
-        "import sys\n"
-        "from tundish.loader.service.servers.configs import DispatcherConfig\n"
-        "from tundish.loader.service.servers.dispatchserver import DispatchServer\n"
-        "config = DispatcherConfig(int(sys.argv[1]), work_dir=sys.argv[2], fault_tolerant_mode=True)\n"
-        "dispatcher = DispatchServer(config)\n"
-        "print('listening', flush=True)\n"
-        "dispatcher.join()\n"
-    )
-    command = [sys.executable, "-c", program, str(port), str(folder)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    stack.callback(process.wait)
-    stack.callback(process.kill)
-    assert process.stdout is not None
-    stack.callback(process.stdout.close)
-    assert process.stdout.readline() == b"listening\n"
-    return process
+@pytest.fixture(scope="module")
+def program() -> Iterator[Processes]:
+    with processes() as found:
+        yield found
 
 
-def test_a_dispatcher_that_is_killed_again_and_again(stack: ExitStack, tmp_path: Path) -> None:
+class KilledDispatcher:
+    """A dispatcher in a process of its own, which is killed and begun again; it listens when this returns."""
+
+    def __init__(self, program: Processes, stack: ExitStack, folder: Path) -> None:
+        self._program, self._folder = program, folder
+        self.port = free_port()
+        self.target = f"tcp://127.0.0.1:{self.port}"
+        self.begin()
+        stack.callback(self.kill)
+
+    def begin(self) -> None:
+        self._pid = self._program.ask("dispatcher", self.port, str(self._folder))
+        with DispatcherClient(self.target) as client:
+            client.agents()
+
+    def kill(self) -> None:
+        self._program.kill(self._pid)
+
+
+def test_a_dispatcher_that_is_killed_again_and_again(
+    program: Processes, stack: ExitStack, tmp_path: Path
+) -> None:
     """It goes on with all that it answered; agents join again, and a trainer's seats stay the same meanwhile."""
-    port = free_port()
-    target = f"tcp://127.0.0.1:{port}"
-    process = dispatcher_process(stack, port, tmp_path)
+    dispatcher = KilledDispatcher(program, stack, tmp_path)
     for name in "ab":
-        joined(stack, target, name)
-    client = stack.enter_context(DispatcherClient(target))
+        joined(stack, dispatcher.target, name)
+    client = stack.enter_context(DispatcherClient(dispatcher.target))
     places = client.places(4)
     stack.callback(places.close)
     until(lambda: len(places.addresses()) == 4)
@@ -360,12 +363,11 @@ def test_a_dispatcher_that_is_killed_again_and_again(stack: ExitStack, tmp_path:
     for round_ in range(3):
         registered += [client.register(f"{round_}.{k}", b"%d" % k) for k in range(3)]
         client.scale(round_)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        dispatcher.kill()
         asked = time.perf_counter()
         assert places.addresses() == seats, "the trainer keeps what it has"
         longest = max(longest, time.perf_counter() - asked)
-        process = dispatcher_process(stack, port, tmp_path)
+        dispatcher.begin()
         until(lambda: len(client.agents()) == 2)
         until(lambda: places.addresses() and len(client.status()["trainers"]) == 1)
         until(lambda: len(client.status()["trainers"][0]["seats"]) == 4)
@@ -376,26 +378,22 @@ def test_a_dispatcher_that_is_killed_again_and_again(stack: ExitStack, tmp_path:
     assert longest < 0.05
 
 
-def square(number: int) -> int:
-    return number * number
-
-
-def test_a_trainer_goes_on_while_the_dispatcher_is_gone(stack: ExitStack, tmp_path: Path) -> None:
+def test_a_trainer_goes_on_while_the_dispatcher_is_gone(
+    program: Processes, stack: ExitStack, tmp_path: Path
+) -> None:
     """It gets the same elements, and waits for nobody."""
-    port = free_port()
-    target = f"tcp://127.0.0.1:{port}"
-    process = dispatcher_process(stack, port, tmp_path)
+    dispatcher = KilledDispatcher(program, stack, tmp_path)
     for _ in range(2):
-        stack.enter_context(WorkerServer(WorkerConfig(target, cores=1)))
+        stack.enter_context(WorkerServer(WorkerConfig(dispatcher.target, cores=1)))
     data = td.Dataset.range(2000).map(square, num_parallel_calls=2).batch(10)
     found = []
-    for k, batch in enumerate(data.apply(td.service.distribute("distributed_epoch", target))):
+    served = data.apply(td.service.distribute("distributed_epoch", dispatcher.target))
+    for k, batch in enumerate(served):
         found += batch.tolist()
         if k in {40, 120}:
-            process.kill()
-            process.wait()
+            dispatcher.kill()
         if k in {80, 160}:
-            process = dispatcher_process(stack, port, tmp_path)
+            dispatcher.begin()
     assert found == [number * number for number in range(2000)]
 
 
@@ -404,12 +402,11 @@ def has_more(found: list[str], count: int) -> bool:
 
 
 def test_every_call_that_was_answered_is_there_after_a_kill(
-    stack: ExitStack, tmp_path: Path
+    program: Processes, stack: ExitStack, tmp_path: Path
 ) -> None:
     """Calls go on while the dispatcher is killed at any moment: each is answered once it is durable."""
-    port = free_port()
-    process = dispatcher_process(stack, port, tmp_path)
-    client = stack.enter_context(DispatcherClient(f"127.0.0.1:{port}"))
+    dispatcher = KilledDispatcher(program, stack, tmp_path)
+    client = stack.enter_context(DispatcherClient(dispatcher.target))
     answered: list[str] = []
     stop = threading.Event()
 
@@ -421,9 +418,8 @@ def test_every_call_that_was_answered_is_there_after_a_kill(
     calling.start()
     for _ in range(3):
         until(partial(has_more, answered, len(answered) + 10))
-        process.kill()
-        process.wait()
-        process = dispatcher_process(stack, port, tmp_path)
+        dispatcher.kill()
+        dispatcher.begin()
     stop.set()
     calling.join()
     found = [each["id"] for each in client.status()["datasets"]]

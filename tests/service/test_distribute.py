@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.service.clusters import Cluster, ReachedCluster, cluster_process
+from tests.service.computed import large, slow, slowly_where, square, where
 
 import tundish as td
 from tundish import AUTOTUNE, Dataset, Options, service
@@ -33,14 +34,6 @@ pytestmark = pytest.mark.usefixtures("seeded")
 
 STEPS = 12
 DYNAMIC = service.ShardingPolicy.DYNAMIC
-
-
-def square(x: Any) -> Any:
-    return x * x
-
-
-def where(_: Any) -> int:
-    return os.getpid()
 
 
 @pytest.fixture(scope="module")
@@ -353,10 +346,6 @@ def test_it_is_applied_to_datasets() -> None:
 # -- watching --------------------------------------------------------------------------------------
 
 
-def large(k: Any) -> np.ndarray:
-    return np.full(50_000, int(k))
-
-
 def test_statistics_tell_bytes_and_the_way(cluster: ReachedCluster) -> None:
     ds = cluster.computes(Dataset.range(48).map(large).batch(4))
     with ds.iterator(workers=2) as iterator:
@@ -404,23 +393,13 @@ def test_the_tuner_asks_for_seats_beyond_its_own_cores(
     assert max(asked) > 1
 
 
-def slow(k: Any) -> Any:
-    time.sleep(0.01)
-    return k
-
-
 def test_what_comes_after_has_as_many_workers_as_it_asks_for(cluster: ReachedCluster) -> None:
-    ds = cluster.computes(Dataset.range(60).map(square)).map(slowly_here, num_parallel_calls=3)
+    ds = cluster.computes(Dataset.range(60).map(square)).map(slowly_where, num_parallel_calls=3)
     with ds.iterator(workers=2) as iterator:
         here = {int(pid) for pid in iterator}
 
     assert os.getpid() not in here
     assert len(here) == 3
-
-
-def slowly_here(_: Any) -> int:
-    time.sleep(0.005)
-    return os.getpid()
 
 
 def rest_with_another(

@@ -25,6 +25,7 @@ from tests.service.listeners import free_port
 
 from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.dispatching.client import DispatcherClient
+from tundish.loader.service.servers import fleet as fleets
 from tundish.loader.service.servers import keeping, localengine
 from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.servers.dispatchserver import DispatchServer
@@ -258,7 +259,10 @@ class StillEngine:
         pass
 
 
-def test_no_agent_is_stopped_before_the_dispatcher_has_told_how_many_are_needed() -> None:
+def test_no_agent_is_stopped_before_the_dispatcher_has_told_how_many_are_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fleets, "_LOOK_S", 0.05)
     engine = StillEngine()
     keeper = Keeper(engine, f"tcp://127.0.0.1:{free_port()}", 1)
     keeper.start()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from tests.service.computed import broad, slowly
 from tests.service.fleets import Listed, Machine, machines, remotely
 from tests.service.test_seats import patience
 
@@ -28,11 +29,6 @@ def fleet() -> Iterator[list[Machine]]:
 
 LATE = 4
 """Tasks that were done by a second worker, until which others are stopped."""
-
-
-def slowly(index: int) -> np.ndarray:
-    time.sleep(0.002)
-    return np.full((100, 100), index, np.float32)
 
 
 def stop(workers: list[psutil.Process], *, going: bool = False) -> None:
@@ -117,11 +113,6 @@ def test_late_answers_reach_nothing_that_was_delivered(fleet: list[Machine], see
     for number, batch in kept:
         unharmed(number, batch)
     assert hedged >= 1
-
-
-def broad(index: int) -> np.ndarray:
-    time.sleep(0.003)
-    return np.full((200, 200), index, np.float32)
 
 
 def unharmed(number: int, batch: np.ndarray) -> None:

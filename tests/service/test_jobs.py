@@ -1,7 +1,10 @@
-"""Shared jobs: random schedules of everything that can go wrong, on real iterators.
+"""Shared jobs: random schedules of everything that can go wrong, on real iterators and on recordings of them.
 
 In the end every element must stand once in the history that survived: none missing, none twice. Where a job cannot know
 that any more it must say so; then the training goes back to its last checkpoint.
+
+Most of the time of a schedule is that of the iterators that it opens. So in `make test` most schedules play what real
+iterators have given; each state from which one goes on was compared with a real iterator that goes on from it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import functools
 import json
 import random
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,7 +64,7 @@ DS = dataset()
 
 
 def shown(value: Any) -> Any:
-    return str(value) if isinstance(value, Exception) else tuple(value.tolist())
+    return str(value) if isinstance(value, (str, Exception)) else tuple(value.tolist())
 
 
 def all_of(it: Any) -> list[Any]:
@@ -83,6 +87,73 @@ def opened(seed: int = SEEDS[0]) -> Iterator:
 
 WANTS = {seed: all_of(opened(seed)) for seed in SEEDS}
 
+Step = tuple[Any, str]
+"""An element, or the text of an error, and the state behind it."""
+
+
+MOST_AGAIN = 5
+"""Elements that a real iterator gives from each state."""
+
+
+def steps_of(it: Iterator, most: int | None = None) -> list[Step]:
+    """Return what an iterator gives next."""
+    found: list[Step] = []
+    while len(found) != most:
+        try:
+            value: Any = next(it)
+        except StopIteration:
+            return found
+        except ValueError as error:
+            value = str(error)
+        found.append((value, json.dumps(it.state_dict())))
+    return found
+
+
+@functools.cache
+def recording(seed: int) -> list[Step]:
+    """Return all that an iterator gives; the first stands for its beginning."""
+    it = opened(seed)
+    return [(None, json.dumps(it.state_dict())), *steps_of(it)]
+
+
+@functools.cache
+def place_of(state: str) -> tuple[int, int]:
+    """Return the seed of a state and its place, from which a real iterator goes on as the recording does."""
+    for seed, other in (SEEDS, SEEDS[::-1]):
+        at = next((k for k, (_, text) in enumerate(recording(seed)) if text == state), None)
+        if at is not None:
+            it = opened(other)
+            it.load_state_dict(json.loads(state))
+            rest, want = steps_of(it, MOST_AGAIN), recording(seed)[at + 1 :][:MOST_AGAIN]
+            assert [(shown(value), text) for value, text in rest] == [
+                (shown(value), text) for value, text in want
+            ]
+            return seed, at
+    raise AssertionError(f"no iterator was in the state {state}")
+
+
+class Played:
+    """An iterator that gives what real ones have given."""
+
+    def __init__(self, seed: int = SEEDS[0]) -> None:
+        self._seed, self._at = seed, 0
+
+    def __next__(self) -> Any:
+        steps = recording(self._seed)
+        if self._at + 1 == len(steps):
+            raise StopIteration
+        self._at += 1
+        value = steps[self._at][0]
+        if isinstance(value, str):
+            raise ValueError(value)  # noqa: TRY004 - as the real one raised it
+        return value
+
+    def state_dict(self) -> Any:
+        return json.loads(recording(self._seed)[self._at][1])
+
+    def load_state_dict(self, state: Any) -> None:
+        self._seed, self._at = place_of(json.dumps(state))
+
 
 @dataclass
 class Trainer:
@@ -100,8 +171,8 @@ class Trainer:
 class Run:
     """One random schedule."""
 
-    def __init__(self, seed: int, *, rounds: bool) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, seed: int, *, rounds: bool, opened: Callable[[int], Any] = Played) -> None:
+        self.random, self.opened = random.Random(seed), opened
         self.rounds, self.counts = rounds, Counter[str]()
         self.now, self.lives, self.names = 0.0, 0, 0
         self.came: defaultdict[str, set[int]] = defaultdict(set)  # what ever came to which consumer
@@ -138,7 +209,7 @@ class Run:
             return
         if order.begin:
             # A dataset without a seed is in another order each time, unless the job has a state of it.
-            self.iterator = opened(self.random.choice(SEEDS))
+            self.iterator = self.opened(self.random.choice(SEEDS))
             if order.state is not None:
                 self.iterator.load_state_dict(order.state)
             state = order.state or json.loads(json.dumps(self.iterator.state_dict()))
@@ -399,7 +470,7 @@ class Run:
             return
         states, gots = self.checkpoint
         base = merge_claims([Claim.from_json(json.loads(s)) for s in states.values()])
-        it = opened()
+        it = self.opened(SEEDS[0])
         if base.state is not None:
             it.load_state_dict(dict(base.state))
         rest = list(enumerate(all_of(it), base.at))
@@ -411,10 +482,12 @@ class Run:
         assert sorted(got + rest) == self.want(got + rest)
 
 
-def run_all(count: int, *, rounds: bool, first: int = 0) -> Counter[str]:
+def run_all(
+    count: int, *, rounds: bool, first: int = 0, opened: Callable[[int], Any] = Played
+) -> Counter[str]:
     total: Counter[str] = Counter()
     for seed in range(first, first + count):
-        run = Run(seed, rounds=rounds)
+        run = Run(seed, rounds=rounds, opened=opened)
         try:
             run.go()
         except Exception as error:
@@ -436,7 +509,9 @@ KINDS = pytest.mark.parametrize("rounds", [False, True], ids=["shared", "rounds"
 @KINDS
 def test_nothing_is_missing_and_nothing_comes_twice(rounds: bool) -> None:
     counts = of_forty(rounds=rounds)
+    few = run_all(4, rounds=rounds, opened=opened)
 
+    assert few == run_all(4, rounds=rounds)
     assert counts["job crashes"] > 30
     assert counts["killed, back with its state"] > 20
     assert counts["elements with others"] > 100
@@ -446,7 +521,7 @@ def test_nothing_is_missing_and_nothing_comes_twice(rounds: bool) -> None:
 @KINDS
 @pytest.mark.parametrize("first", range(1000, 2500, 100))
 def test_many_schedules(first: int, rounds: bool) -> None:
-    run_all(100, rounds=rounds, first=first)
+    run_all(100, rounds=rounds, first=first, opened=opened)
 
 
 def forget_who_was_there(self: SharedJob, now: float) -> None:

@@ -26,7 +26,9 @@ import pytest
 from tests.laws.changing import anew, config
 from tests.service.certificates import Authority
 from tests.service.clusters import Cluster, ReachedCluster, cluster_process
+from tests.service.computed import killed
 from tests.service.hosted import until
+from tests.service.readglobals import mean, named, sized
 
 from tundish import Dataset, Options, service
 from tundish.errors import ChangedGlobalsError, IncompatibleJobError
@@ -71,12 +73,6 @@ def ints(ds: Dataset, most: int | None = None) -> list[int]:
         return [int(x) for x in islice(iterator, most)]
 
 
-def sized() -> Iterator[int]:
-    """Yield what a global says, in the process of the job itself."""
-    yield config.SIZE
-    yield int(config.MEANS.sum())
-
-
 # -- globals ----------------------------------------------------------------------------------------
 
 
@@ -88,7 +84,7 @@ def test_a_job_computes_with_the_globals_of_who_registered_it(
     monkeypatch.setattr(config, "SIZE", 50 + workers)
     monkeypatch.setattr(config, "MEANS", np.full(30_000, 2.0))
     monkeypatch.setattr(config, "NAME", abs)
-    plain = Dataset.from_generator(sized).map(lambda x: config.NAME(-x) + config.SIZE)
+    plain = Dataset.from_generator(sized).map(named)
     ds = plain.with_options(Options(workers=workers))
     assert ints(cluster.computes(ds, job_name=f"globals {workers}")) == [
         2 * (50 + workers),
@@ -154,7 +150,7 @@ def test_consumers_of_a_job_have_the_same_globals(
         monkeypatch.setattr(config, "SIZE", 6)
         with pytest.raises(IncompatibleJobError, match=r"config\.SIZE: '6' here, '5' in the job"):
             ints(cluster.computes(plain, job_name="agreed"), 1)
-    ds = Dataset.range(40).map(lambda x: anew.SPLIT[int(x)])
+    ds = Dataset.range(40).map(anew.split)
     with iter(cluster.computes(ds, job_name="anew, too")) as first:
         next(first)
         monkeypatch.setattr(anew, "SPLIT", anew.SPLIT[::-1])
@@ -188,7 +184,7 @@ def test_a_changed_global_is_told_once_or_refused_or_ignored(
 def test_large_globals_are_told_as_well(
     cluster: ReachedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    large = Dataset.range(4).map(lambda x: config.MEANS[int(x)])
+    large = Dataset.range(4).map(mean)
     with monkeypatch.context() as patch:
         patch.setattr(config, "MEANS", np.full(30_000, 2.5))
         with pytest.warns(UserWarning, match="MEANS is"):
@@ -391,15 +387,6 @@ def test_a_job_whose_process_dies_is_served_again_at_once(
     assert found == [*range(60)]
     assert time.monotonic() - began < 8, "the next heartbeat would have been 12 s later"
     assert any("job 'dies': its process has ended" in each.message for each in caplog.records)
-
-
-def killed(path: Path, times: int) -> Iterator[int]:
-    """Yield numbers, after as many ends of the process as asked for."""
-    if path.stat().st_size < times:
-        with path.open("ab") as file:
-            file.write(b"x")
-        os.kill(os.getpid(), signal.SIGKILL)
-    yield from range(3)
 
 
 @pytest.mark.parametrize("times", [2, 1000])

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pytest
+from tests.service.computed import images
 from tests.service.fleets import remotely
 from tests.service.jobprocesses import Processes, processes
 from tests.service.listeners import free_port
@@ -49,14 +49,6 @@ FAULTS = {
 }
 
 
-def rows(index: int) -> dict[str, np.ndarray]:
-    """Rows of 32 KB and of 12 bytes."""
-    return {
-        "image": np.full((100, 80), index, np.float32),
-        "box": np.arange(index, index + 3, dtype=np.int32),
-    }
-
-
 def paused(count: int, ms: float = 1) -> Dataset:
     return Dataset.range(count).map(Pause(ms))
 
@@ -66,7 +58,7 @@ LONG: dict[str, Callable[[], Dataset]] = {
     "dropped": lambda: paused(400).map(Draw(1), seed=2).filter(Keep(2)).batch(16),
     "behind": lambda: paused(400).shuffle(50, seed=3).batch(8).map(Tag(1)),
     "unbatched": lambda: paused(300).batch(6).unbatch().map(Draw(1), seed=5).batch(10),
-    "large": lambda: paused(200).map(rows).batch(8),
+    "large": lambda: paused(200).map(images).batch(8),
 }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
+from tests.service.computed import larger
 from tests.service.inserted import distributed
 from tests.shm.test_pinned import FakeDriver
 
@@ -15,10 +15,6 @@ from tundish.shm import pinned
 
 PINNED = Options()
 PINNED.service.pinned = True
-
-
-def large(k: int) -> np.ndarray:
-    return np.full(100_000, k)
 
 
 @pytest.fixture
@@ -34,7 +30,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
 
 
 def test_slots_are_registered_once(driver: FakeDriver) -> None:
-    ds = distributed(Dataset.range(24).map(large).batch(2)).with_options(PINNED)
+    ds = distributed(Dataset.range(24).map(larger).batch(2)).with_options(PINNED)
     with ds.iterator(workers=2) as iterator:
         for k, batch in enumerate(iterator):
             assert batch[:, 0].tolist() == [2 * k, 2 * k + 1]
@@ -43,7 +39,7 @@ def test_slots_are_registered_once(driver: FakeDriver) -> None:
 
 
 def test_without_a_service_or_the_option_none_are(driver: FakeDriver) -> None:
-    plain = Dataset.range(8).map(large).batch(2)
+    plain = Dataset.range(8).map(larger).batch(2)
     for ds in (plain.with_options(PINNED), distributed(plain)):
         with ds.iterator(workers=2) as iterator:
             assert len(list(iterator)) == 4
@@ -52,7 +48,7 @@ def test_without_a_service_or_the_option_none_are(driver: FakeDriver) -> None:
 
 def test_without_a_device_a_warning_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pinned, "_OFFERED", [lambda: None])
-    ds = distributed(Dataset.range(8).map(large).batch(2)).with_options(PINNED)
+    ds = distributed(Dataset.range(8).map(larger).batch(2)).with_options(PINNED)
 
     with pytest.warns(UserWarning, match=r"import tundish\.torch where CUDA is available"):
         iterator = ds.iterator(workers=2)

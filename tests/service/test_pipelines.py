@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 import pytest
 from tests.service.certificates import Authority
+from tests.service.computed import folder_of, image
 from tests.service.listeners import OURS, TOKEN
 
 import tundish as td
@@ -83,15 +84,6 @@ def far_agent(folder: Path, credentials: Credentials = OURS) -> Iterator[tuple[i
             process.kill()
 
 
-def image(n: int) -> dict[str, Any]:
-    size = 40 + n % 3
-    return {
-        "image": np.full((200, 300, 3), n % 251, np.uint8),
-        "name": f"number {n}",
-        "box": np.arange(size, dtype=np.float32) * n,
-    }
-
-
 def pipeline() -> td.Dataset:
     ds = td.Dataset.range(60).shuffle(30, seed=3).map(image, num_parallel_calls=2)
     return ds.map(lambda e: {**e, "box": e["box"][:40]}).batch(4)
@@ -119,7 +111,7 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> tuple[Credentials, Cred
 
 
 def test_elements_are_those_of_this_machine(tmp_path: Path, expected: list[Any]) -> None:
-    """The functions of this module are found by the trainer's path."""
+    """The functions of a module are found by the trainer's path."""
     with far_agent(tmp_path) as (pid, address), workers_there(FixedPlaces([address], OURS)):
         found = iter(pipeline())
         first = next(found)
@@ -134,10 +126,6 @@ def test_with_certificates(
     with far_agent(tmp_path, theirs) as (_, address), workers_there(FixedPlaces([address], ours)):
         for _ in range(2):
             assert same(list(pipeline()), expected)
-
-
-def folder_of(_: int) -> str:
-    return os.getcwd()  # noqa: PTH109
 
 
 def test_workers_are_in_the_trainers_folder(tmp_path: Path) -> None:

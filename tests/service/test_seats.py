@@ -20,6 +20,7 @@ import numpy as np
 import psutil
 import pytest
 from tests.service.certificates import Authority
+from tests.service.computed import Fit, Samples, Stream, images, sleepy, whiter, wide
 from tests.service.fleets import Cutter, Listed, Machine, machines, remotely
 from tests.service.listeners import OTHERS, TOKEN, free_port
 
@@ -54,14 +55,6 @@ def places(fleet: list[Machine]) -> Listed:
     return Listed([machine.address for machine in fleet])
 
 
-def images(index: int) -> dict[str, np.ndarray]:
-    """Rows of 32 KB and of 12 bytes: a block has columns of both."""
-    return {
-        "image": np.full((100, 80), index, np.float32),
-        "box": np.arange(index, index + 3, dtype=np.int32),
-    }
-
-
 def digests(iterator: Any) -> list[str]:
     return [outcome.digest or str(outcome.error) for outcome in collect(iterator)]
 
@@ -74,10 +67,6 @@ PLANS: dict[str, Callable[[], Any]] = {
     "large": lambda: Dataset.range(80).map(Pause(1)).map(images).batch(8),
     "again": lambda: Dataset.range(96).map(images).shuffle(20, seed=4).map(whiter).batch(8),
 }  # fmt: skip
-
-
-def whiter(element: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {"image": element["image"] + element["box"][0], "box": element["box"][::-1]}
 
 
 def without_memory(*_: object) -> None:
@@ -176,27 +165,12 @@ def test_rows_lie_in_slots_within_the_budget(places: Listed, local: int) -> None
     assert 8_000_000 <= most <= 40_000_000
 
 
-def wide(index: int) -> np.ndarray:
-    return np.full((500, 500), index, np.float32)
-
-
 def test_a_worker_elsewhere_is_measured_by_what_it_says(places: Listed) -> None:
     with begun(PLANS["large"](), places, 2, 0) as iterator:
         collect(iterator, limit=8)
         pool = iterator.stats.pool
         assert any(each.rows > 0 for each in pool)
         assert all(each.queued_s == 0.0 for each in pool)
-
-
-class Samples:
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape = shape
-
-    def __len__(self) -> int:
-        return 50
-
-    def __getitem__(self, index: int) -> tuple[np.ndarray, int, str]:
-        return np.full(self.shape, index, np.float32), index, "x" * index
 
 
 @pytest.mark.parametrize("slots", [True, False], ids=["slots", "messages"])
@@ -219,11 +193,6 @@ def test_a_loader_has_the_same_seats(
                 ]
             )
     assert found[0] == found[1]
-
-
-class Stream:
-    def __iter__(self) -> Iterator[np.ndarray]:
-        yield from (np.full((100, 100), index, np.float32) for index in range(30))
 
 
 def test_replicas_of_an_iterable_have_their_seats(places: Listed) -> None:
@@ -371,25 +340,6 @@ def test_refusals_say_why(places: Listed) -> None:
         assert len(collect(iterator)) == 9
 
 
-class Fit:
-    """A function that processes with a certain variable in their environment cannot unpickle."""
-
-    def __call__(self, index: Any) -> Any:
-        return index
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _fit, ()
-
-
-def _fit() -> Fit:
-    match os.environ.get("TUNDISH_TEST_UNFIT"):
-        case "raises":
-            raise RuntimeError("this machine lacks a library")
-        case "dies":
-            os._exit(3)
-    return Fit()
-
-
 @pytest.fixture
 def unfit(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -499,11 +449,6 @@ def test_closing_does_not_wait_for_workers_that_sleep(fleet: list[Machine], plac
     assert time.monotonic() - began < 0.5 * patience()
     _, alive = psutil.wait_procs(workers, TIMEOUT_S)
     assert not alive
-
-
-def sleepy(index: int) -> int:
-    time.sleep(60 if index > 4 else 0)
-    return index
 
 
 def patience() -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.service.clusters import Cluster, ReachedCluster, cluster_process
+from tests.service.computed import square
 
 import tundish as td
 from tundish import Dataset, service
@@ -21,10 +22,6 @@ from tundish.testing.registry import CASES, Case
 
 BOUND_S = 60.0
 STEPS = 12
-
-
-def square(x: Any) -> Any:
-    return x * x
 
 
 @pytest.fixture(scope="module")

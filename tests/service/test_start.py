@@ -5,12 +5,9 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
+from tests.service.computed import square
 
 import tundish as td
-
-
-def square(x: int) -> int:
-    return x * x
 
 
 def test_processes_of_this_machine() -> None:

@@ -35,6 +35,10 @@ def by_default(word: str, number: dict[str, int] = NUMBER) -> int:
     return number[word]
 
 
+def split(x: Any) -> int:
+    return SPLIT[int(x)]
+
+
 def read(x: Any) -> tuple[Any, ...]:
     """Read each of them."""
     word = WORDS[int(x)]
