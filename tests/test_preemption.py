@@ -230,6 +230,19 @@ def test_a_signal_in_the_last_step_is_acted_upon_when_the_block_ends(
     assert read(tmp_path / "data.json") == {"at": 2}
 
 
+def test_a_signal_in_a_step_that_fails_still_takes_effect(tmp_path: Path, told: list[int]) -> None:
+    """A program that catches the error would otherwise run on until it is killed."""
+    with (
+        pytest.raises(ValueError, match="a step"),
+        td.save_on_signal(Source(), tmp_path / "data.json") as elements,
+    ):
+        for _ in elements:
+            term()
+            raise ValueError("a step")
+    assert told == [signal.SIGTERM]
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_a_signal_nothing_is_written(tmp_path: Path, told: list[int]) -> None:
     with td.save_on_signal(Source(), tmp_path / "data.json") as elements:
         assert len(list(elements)) == 6

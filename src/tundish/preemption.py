@@ -63,7 +63,7 @@ def save_on_signal(
     the next batch. A signal while the loop waits for a batch takes effect at once (with ``agree``, before the next
     step). Then the previous handler is called, or the default action taken: the process ends by that signal. If the
     handler returns, or the signal was ignored, iteration continues. Leaving the ``with`` block restores the
-    handlers.
+    handlers. If an exception leaves it after a signal has come, the signal takes effect, and nothing is saved.
 
     Restore the iterator before this call. A state is taken at every step (`state_dict`).
 
@@ -168,10 +168,14 @@ class SavedOnSignal:
             raise _Interrupted
 
     def _act(self, state: dict[str, Any]) -> None:
-        """Save, and do what would have been done without us."""
+        """Save, and let the signal take effect."""
         if self._save is not None:
             self._save(state)
         write_state(self._path, state)
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Do what the signal would have done without us."""
         number, frame = self._came or (self._signals[0], None)  # another process was told
         self._came = None
         previous = self._previous[number]
@@ -187,3 +191,5 @@ class SavedOnSignal:
             signal.signal(number, handler)
         if state is not None:
             self._act(state)
+        elif self._came:  # the step failed, so there is no state to save; the job must end all the same
+            self._pass_on()

@@ -31,7 +31,7 @@ _TAKING_S = 0.002
 """How long items are taken at once: who asks for elements waits meanwhile."""
 
 _LATE_S = 0.02
-"""How long a worker that has nothing to do may wait for a block to be full."""
+"""How long a block may wait to be full if a worker has nothing to do, or the consumer nothing to get."""
 
 _FIRST_FIT = 16
 _MOST_PASSING = 16
@@ -228,10 +228,10 @@ class ParallelStage(Stage):
         except End:
             self._ended = True
         except NotReady:
-            # Wait for a full block, unless nobody has anything to do, or it takes long.
+            # Wait for a full block, unless nobody has anything to do, or it takes long and there is nothing to deliver.
             owner = self._owner
-            late = self._rows and perf_counter() - self._partial_since > _LATE_S and owner.idle()
-            if late or (self._rows and not owner.busy()):
+            late = self._rows and perf_counter() - self._partial_since > _LATE_S
+            if (late and (not self._queue or owner.idle())) or (self._rows and not owner.busy()):
                 self._flush_partial()
                 return True
             raise

@@ -399,3 +399,32 @@ def test_few_functions_decide_about_a_plan(name: str, workers: int, tmp_path: Pa
 
 def one_by_one(window: Any) -> Any:
     return window
+
+
+def made_slowly(x: Any) -> dict[str, Any]:
+    time.sleep(0.005)
+    return {"x": x, "made": time.perf_counter()}
+
+
+def no_fourth(element: dict[str, Any]) -> bool:
+    return bool(element["x"] % 4)
+
+
+SLOW: dict[str, Any] = {
+    "filtered": lambda ds: ds.filter(no_fourth).batch(4),
+    "shuffled": lambda ds: ds.shuffle(4, seed=1).batch(4),
+}
+
+
+@pytest.mark.parametrize("name", list(SLOW))
+def test_batches_of_slow_elements_do_not_wait_for_later_ones(name: str) -> None:
+    """Their rows are gathered while all workers are busy with the next elements: a few batches ahead, not many."""
+    came, made = [], []
+    with SLOW[name](Dataset.range(600).map(made_slowly)).iterator(workers=2) as it:
+        for batch in it:
+            came.append(time.perf_counter())
+            made.append(batch["made"].max())
+
+    ahead = [sum(later < at for later in made[k:]) for k, at in enumerate(came, start=1)]
+
+    assert np.median(ahead) <= 7, ahead
