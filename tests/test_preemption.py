@@ -232,13 +232,16 @@ def test_a_signal_in_the_last_step_is_acted_upon_when_the_block_ends(
 
 def test_a_signal_in_a_step_that_fails_still_takes_effect(tmp_path: Path, told: list[int]) -> None:
     """A program that catches the error would otherwise run on until it is killed."""
+
+    def step(_: int) -> None:
+        term()
+        raise ValueError("a step")
+
     with (
         pytest.raises(ValueError, match="a step"),
         td.save_on_signal(Source(), tmp_path / "data.json") as elements,
     ):
-        for _ in elements:
-            term()
-            raise ValueError("a step")
+        step(next(elements))
     assert told == [signal.SIGTERM]
     assert not list(tmp_path.iterdir())
 

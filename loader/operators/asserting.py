@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tundish.errors import CardinalityError, SharedMemoryError, SpecError
+from tundish.errors import CardinalityError, SpecError
 from tundish.loader.operators.concatenate import Concatenate
 from tundish.loader.operators.map import Map
 from tundish.loader.operators.repeat import Repeat
 from tundish.loader.operators.sources import Tensors
 from tundish.loader.plan.checks import check_count, check_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, OwnFunction
+from tundish.loader.protocols.failure import DELIVERED
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.machines import Counts
@@ -22,7 +23,7 @@ from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import (
     read_only as _read_only,  # as digests of methods name it
 )
-from tundish.loader.protocols.raised import Carried, raise_from
+from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.state_parsing import (
     count,
     counted_in,
@@ -54,11 +55,6 @@ class IgnoreErrors(Unary):
         return Ignoring(builder.computed(self.up, pass_), label, log=self.log_warning)
 
 
-_NOT_LEFT_OUT = (Carried, SharedMemoryError)
-"""Errors that are delivered all the same. An element for which shared memory has no room is in order: with a small
-budget all batches would be left out, and nobody would be told."""
-
-
 class Ignoring:
     """The computed items that are not failures; it counts the failures."""
 
@@ -69,7 +65,7 @@ class Ignoring:
     def next(self) -> Any:
         while True:
             item = self._up.next()
-            if type(item) is not Failure or type(item.error) in _NOT_LEFT_OUT:
+            if type(item) is not Failure or type(item.error) in DELIVERED:
                 return item
             self._counts.add([f"{self._label} ignored"])
             if self._log:

@@ -18,7 +18,7 @@ from tundish.loader.operators.holding import item_nbytes
 from tundish.loader.operators.snapshot import SnapshotMethods
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import original
-from tundish.loader.protocols.failure import PASSING, without_frames
+from tundish.loader.protocols.failure import is_passing, without_frames
 from tundish.loader.protocols.items import End, Failure, Made, NotReady
 from tundish.loader.protocols.lineage import as_tuple
 from tundish.loader.protocols.operator import Operator, Unary
@@ -202,7 +202,7 @@ class CacheStore:
 
     def keep(self, filling: Filling, item: Any) -> bool:
         """Store an item; return False if this pass's items were dropped and it should store no more."""
-        if type(item) is Failure and isinstance(item.error, PASSING):
+        if type(item) is Failure and is_passing(item.error):
             with self._lock:
                 self._fillings.discard(filling)
             warnings.warn(

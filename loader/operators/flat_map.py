@@ -11,12 +11,13 @@ from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.chains import chain_base
 from tundish.loader.protocols.chunk import at_once
+from tundish.loader.protocols.failure import DELIVERED
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, ref_of
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.pieces import RowChunk
-from tundish.loader.protocols.raised import Carried, node_of, raise_from
+from tundish.loader.protocols.raised import node_of, raise_from
 from tundish.loader.protocols.refs import not_there, within_one
 from tundish.loader.protocols.state_parsing import count, counted_in, part, within
 
@@ -299,7 +300,7 @@ class IgnoredErrors:
 
     def has(self, item: Any) -> bool:
         """Return True if an item is one of these errors."""
-        if type(item) is not Failure or type(item.error) is Carried:
+        if type(item) is not Failure or type(item.error) in DELIVERED:
             return False
         return item.ref[1] != NOT_OPENED or node_of(item.error) in self.own
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import types
 from collections.abc import Iterator
@@ -220,8 +221,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, OwnFunction):
         return {"function": function_name(value), **value.params()}
     if callable(value):
-        name = {"function": function_name(value)}
-        return name if _is_ours(value) else {**name, "code": code_digest(value)}
+        return _described(value)
     return type(value).__qualname__
 
 
@@ -237,10 +237,16 @@ class OwnFunction:
         }
 
 
-def _is_ours(function: Any) -> bool:
-    """True for the library's own functions: another version may write them differently, and states still fit."""
-    module = getattr(getattr(function, "func", function), "__module__", None) or ""
-    return module.partition(".")[0] == "tundish"
+PARTIAL = "partial of "
+
+
+def _described(function: Any) -> dict[str, str]:
+    """Describe a function by its name and code; one of the library by its name, as another version may write it anew."""
+    inner = function.func if isinstance(function, functools.partial) else function
+    name = {"function": ("" if inner is function else PARTIAL) + function_name(inner)}
+    if (getattr(inner, "__module__", None) or "").partition(".")[0] == "tundish":
+        return name
+    return {**name, "code": code_digest(function)}
 
 
 def function_name(function: Any) -> str:

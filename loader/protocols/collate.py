@@ -25,6 +25,7 @@ from tundish.spec import (
     leaves_like,
     of_an_empty_list,
     paths,
+    reordered,
     same_structure,
     show_key,
     show_tree,
@@ -57,7 +58,7 @@ def misfit(
             f"element {k} of the batch has the structure {show_tree(tree)}, "
             f"its first element {show_tree(first_tree)}{classes_apart(tree, first_tree)}"
         )
-    here = leaves_like(unflatten(tree, keys), first_tree)
+    here = reordered(keys, tree, first_tree)
     for path, key, want in zip(paths(first_tree), here, first_keys, strict=True):
         if not fits(key, want):
             field = f" at {path}" if path else ""

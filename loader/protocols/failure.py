@@ -14,16 +14,21 @@ import cloudpickle
 
 from tundish.errors import (
     SharedMemoryError,
+    SnapshotCorruptError,
     SnapshotError,
     StalledError,
     TransformError,
     WorkerDiedError,
     WorkerTraceback,
 )
-from tundish.loader.protocols.raised import attach, attribute, carried, opened
+from tundish.loader.protocols.raised import Carried, attach, attribute, carried, opened
 
 PASSING = (MemoryError, SharedMemoryError, SnapshotError, StalledError, WorkerDiedError)
-"""Errors that another run, or another pass, may not meet: an element that fails so is not kept as failed."""
+"""Errors that another run may not meet: an element that fails so is not kept as failed."""
+
+DELIVERED = (Carried, SharedMemoryError)
+"""Errors that no operator leaves out. An element for which shared memory has no room is in order: with a small budget
+all batches would be left out, and nobody would be told."""
 
 _LONGEST = 4096  # characters of a repr that stands for an exception
 _ENGINE = str(Path(__file__).parents[1]) + os.sep  # whose frames tell a user nothing
@@ -31,6 +36,11 @@ _RAISED = (Exception, SystemExit, GeneratorExit)
 """All that a user's code may raise, but for an interrupt."""
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+
+
+def is_passing(error: BaseException) -> bool:
+    """Return True if another pass may not meet an error; a file that is damaged stays so."""
+    return isinstance(error, PASSING) and not isinstance(error, SnapshotCorruptError)
 
 
 def dumps_exception(error: BaseException) -> bytes:

@@ -35,6 +35,7 @@ from tundish.spec import (
     leaf_key,
     leaves_like,
     paths,
+    reordered,
     same_structure,
     show_tree,
     unflatten,
@@ -68,9 +69,7 @@ class Columns:
 
     def reordered(self, tree: Tree) -> tuple[Piece, ...]:
         """Return the leaves in the order of another structure, which may differ in the order of keys."""
-        if self.tree == tree:
-            return self.leaves
-        return tuple(leaves_like(unflatten(self.tree, self.leaves), tree))
+        return tuple(reordered(self.leaves, self.tree, tree))
 
 
 def columns_of(elements: Sequence[Any]) -> Columns:

@@ -191,5 +191,7 @@ class SavedOnSignal:
             signal.signal(number, handler)
         if state is not None:
             self._act(state)
-        elif self._came:  # the step failed, so there is no state to save; the job must end all the same
+        elif (
+            self._came
+        ):  # the step failed, so there is no state to save; the job must end all the same
             self._pass_on()

@@ -9,7 +9,7 @@ array (`tundish.arraylikes`). `normalise` converts a value to its one numpy form
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -467,6 +467,20 @@ def leaves_like(value: Any, tree: Tree) -> list[Any]:
     return [
         leaf for part, sub in zip(parts, subtrees, strict=True) for leaf in leaves_like(part, sub)
     ]
+
+
+def reordered(leaves: Sequence[Any], tree: Tree, other: Tree) -> Sequence[Any]:
+    """Return a tree's leaves in the order of another tree, which differs at most in the order of keys."""
+    return leaves if tree == other else leaves_like(_plain(tree, iter(leaves)), other)
+
+
+def _plain(tree: Tree, leaves: Iterator[Any]) -> Any:
+    """Make a nest of dicts and lists, without the user's classes."""
+    if tree is None:
+        return next(leaves)
+    kind, keys, subtrees = tree
+    parts = [_plain(sub, leaves) for sub in subtrees]
+    return dict(zip(keys, parts, strict=True)) if kind == "d" else parts
 
 
 def paths(tree: Tree, prefix: str = "") -> list[str]:

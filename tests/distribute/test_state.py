@@ -133,6 +133,8 @@ def test_a_state_taken_behind_the_with_block_goes_on(uneven: str | None) -> None
         with one.iterator(workers=0) as other:
             other.load_state_dict(iterator.state_dict())
             assert len(steps(other)) == 2
+        iterator.load_state_dict(before)  # as an iterator of a dataset does
+        assert len(steps(iterator)) == 2
 
 
 def test_resuming_before_a_step_without_rows() -> None:

@@ -325,7 +325,7 @@ def _steps(everyone: list[Division], uneven: Uneven | None) -> int:
         return max(all_steps)
     if len(set(all_steps)) > 1 or (uneven == "error" and len(set(known)) > 1):
         raise ValueError(
-            f"processes have {known} elements in their files, which is {all_steps} steps: set uneven='drop', 'pad' or 'ignore', or shard by DATA"
+            f"processes have {known} elements of their files in batches, which is {all_steps} steps: set uneven='drop', 'pad' or 'ignore', or shard by DATA"
         )
     return all_steps[0]
 

@@ -248,6 +248,7 @@ class DistributedIterator:
             for each, its in zip(self._iterators, states, strict=True):
                 each.load_state_dict(its)
             self._steps, self._ended, self._waiting = place.steps, place.ended, None
+            self._closed = False
             self._feed.restored()
 
     def save(self, path: str | os.PathLike[str], *, keep: int | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,16 @@ def test_an_element_that_memory_has_no_room_for_is_not_left_out() -> None:
     found = outcomes(ds.with_options(td.Options(memory_budget=1 << 20)), 1)
 
     assert [x if x is SharedMemoryError else len(x) for x in found] == [1, SharedMemoryError, 1]
+
+
+def test_a_record_that_memory_has_no_room_for_is_not_left_out(tmp_path: Path) -> None:
+    with td.io.TFRecordWriter(tmp_path / "a.tfrecord") as writer:
+        writer.write(b"a")
+        writer.write(bytes(3_000_000))
+    ds = td.TFRecordDataset(str(tmp_path / "a.tfrecord"), index=False, on_error="skip").map(len)
+    found = outcomes(ds.with_options(td.Options(memory_budget=1 << 20)), 1)
+
+    assert found == [1, SharedMemoryError]
 
 
 @WORKERS

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tundish import Dataset, Options
-from tundish.errors import StalledError, WorkerDiedError, WorkerTraceback
+from tundish.errors import SnapshotCorruptError, StalledError, WorkerDiedError, WorkerTraceback
 from tundish.loader.operators.cache import _STORES, CacheStore
 from tundish.loader.operators.holding import item_nbytes
 from tundish.loader.protocols.items import Made
@@ -370,6 +370,18 @@ def test_an_error_that_another_pass_may_not_meet_is_not_kept(error: Any) -> None
     assert [int(x) for x in ds] == [0, 1, 2]
     assert [int(x) for x in ds] == [0, 1, 2]
     assert len(calls) == 6
+
+
+def test_an_error_that_every_pass_meets_is_kept() -> None:
+    calls = []
+
+    def broken(i: int) -> int:
+        calls.append(i)
+        raise SnapshotCorruptError("a.arrow", "a batch")
+
+    ds = Dataset.range(2).map(broken).cache()
+    assert len(given(ds)) == len(given(ds)) == 2
+    assert calls == [0, 1]
 
 
 def given(ds: Dataset) -> list[Any]:

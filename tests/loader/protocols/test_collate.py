@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -46,6 +46,19 @@ def test_namedtuples_of_two_classes() -> None:
         list(Dataset.range(2).map(lambda i: {"x": (pair, again)[i](1, 2)}).batch(2))
     with pytest.raises(SpecError, match=r"must be of one class"):
         Dataset.from_list([pair(1, 2), again(1, 2)])
+
+
+class Checked(namedtuple("Checked", "x y")):  # noqa: PYI024
+    """A namedtuple whose class looks at what it is given."""
+
+    def __new__(cls, x: Any, y: Any) -> Self:
+        return super().__new__(cls, np.asarray(x, np.float32), y)
+
+
+def test_a_misfit_is_named_without_the_users_class() -> None:
+    ds = Dataset.range(3).map(lambda i: Checked(np.zeros(2 + i // 2), {"a": 1, "b": 2})).batch(3)
+    with pytest.raises(SpecError, match=r"element 2 of the batch at \.x is float32 \(3,\)"):
+        list(ds)
 
 
 @pytest.mark.parametrize("operator", ["batch", "padded_batch", "ragged_batch"])
