@@ -9,5 +9,5 @@ It knows bytes and records, not processes and plans.
 - `paths`: the files that match a pattern;
 - `example`: the contents of TFRecord files' records.
 
-May import nothing but the modules beside `tundish.errors`, and its own folders.
+May import only `tundish.errors`, the modules next to it, and its own folders.
 """

@@ -133,9 +133,9 @@ def local_ranks(environ: Mapping[str, str] = os.environ) -> int:
 def usable_cores(*, environ: Mapping[str, str] = os.environ, proc: Path = PROC) -> int:
     """Return how many cores this process may keep busy, at least 1.
 
-    That is the smaller of its affinity and its cgroup's CPU quota (rounded down: the consumer
-    needs the rest), divided by the local ranks. It is not divided if the launcher has bound each rank to its own
-    cores.
+    This is the smaller of two numbers, the cores in its affinity and its cgroup's CPU quota, both divided by the number
+    of local ranks and rounded down (the consumer needs the rest of the quota). The affinity is not divided if the
+    launcher has bound each rank to its own cores.
     """
     ranks = local_ranks(environ)
     mine = _affinity(0)

@@ -1,7 +1,8 @@
-"""Taking a stream apart into messages, of which large ones may be received straight into their place.
+"""Splitting of a stream into messages; large ones may be received directly into their final place.
 
-A message is preceded by its length. One that is too large for the scratch memory is received into memory of its
-own; or, if whoever has the channel knows a place for its parts (the columns of a slot), into that, without a copy.
+Each message is preceded by its length. A message that is too large for the scratch memory is received into newly
+allocated memory. If the owner of the channel knows the place of each part (the columns of a slot), the parts are
+received there instead, without a copy.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ Message = bytes | memoryview
 LENGTH = struct.Struct("<Q")
 
 LARGE = 64 * 1024
-"""What is larger than this is received into its place."""
+"""Messages of more bytes are received into their place."""
 
 HEAD = 64
-"""How many bytes of a message `Place` is shown."""
+"""The number of bytes of a message that `Place` gets."""
 
 _PEEK = 8192
 _MOST_BUFFERS = 512
 
 Placing = Generator[list[memoryview], None, Message]
-"""Yields buffers of bytes for the next parts of a message, which is all of it; returns what is given out for it."""
+"""Yields byte buffers for the parts of a message, until all of it has a place; returns the message to deliver."""
 
 Place = Callable[[bytes, int], "Placing | None"]
-"""Tells where a message belongs by its first `HEAD` bytes and its length; None: into memory of its own."""
+"""Returns the place of a message, given its first `HEAD` bytes and its length; None: newly allocated memory."""
 
 
 class Frames:
@@ -40,9 +41,9 @@ class Frames:
     Attributes
     ----------
     place : Place or None
-        Tells where large messages belong.
+        Returns the places of large messages.
     held : bool
-        True if a message begins whose place depends on those that have arrived: they are to be processed first.
+        True if the place of the next message depends on messages that have arrived, to be processed first.
     """
 
     __slots__ = (
@@ -58,7 +59,7 @@ class Frames:
         self._placing: Placing | None = None  # a message that is received into its place
         self._buffers: list[memoryview] = []
         self._left = 0
-        self._short = False  # another large one may follow: read no more of it than its head
+        self._short = False  # another large one may follow: read only its head
 
     def receive(
         self, sock: socket.socket, flags: int, scratch: memoryview, arrived: deque[Message]
@@ -104,7 +105,7 @@ class Frames:
         del rest[:start]
 
     def _begin(self, size: int, have: memoryview, arrived: deque[Message]) -> None:
-        """Begin a large message, of which some bytes are there."""
+        """Begin a large message, some bytes of which have arrived."""
         placing = None if self.place is None else self.place(bytes(have[:HEAD]), size)
         if placing is None:
             self._large = memoryview(bytearray(size))
@@ -121,11 +122,11 @@ class Frames:
         have.release()
 
     def divert(self) -> None:
-        """Write no more to the places of a message that is being received; the message is still given out."""
+        """Stop writing to the places of a message that is being received; the message is still delivered."""
         self._buffers[:] = [memoryview(bytearray(len(each))) for each in self._buffers]
 
     def _advance(self, count: int, arrived: deque[Message]) -> None:
-        """Note that so many bytes of a placed message have come."""
+        """Note that `count` bytes of a placed message have arrived."""
         assert self._placing is not None
         buffers = self._buffers
         self._left -= count

@@ -1,7 +1,7 @@
 """Opening a finished run from its ``index.arrow``, without its journal, which may be long.
 
-The metadata of the index's schema contain the table of shards, forms and errors, so opening a complete
-snapshot takes three files a run.
+The metadata of the index's schema contains the table of shards, forms and errors, so opening a complete
+snapshot reads only three files per run.
 """
 
 from __future__ import annotations

@@ -2,5 +2,5 @@
 
 It knows no records.
 
-May import nothing but the modules beside `tundish.errors`, and `formats.format` for types.
+May import only `tundish.errors`, the modules next to it, and `formats.format` for types.
 """

@@ -7,5 +7,5 @@
 - `parsing`, `sequences`, `partitions`: arrays of parsed values;
 - `tensors`: parser and encoder of tensors.
 
-May import nothing but the modules beside `tundish.errors`.
+May import only `tundish.errors` and the modules next to it.
 """

@@ -253,7 +253,7 @@ def _joined_steps(found: list[list[np.ndarray | None] | None], kind: Any) -> _St
 
 
 def _array(name: str, feature: Any, found: Mapping[str, _Steps], names: list[str] | None) -> Any:
-    """Return the array of a feature of the steps for a batch."""
+    """Return the array of a per-step feature for a whole batch."""
     if isinstance(feature, RaggedFeature):
         steps, _, lists = found[feature.value_key or name]
 

@@ -20,9 +20,9 @@ decimal, map, union, interval, list of      none: a SpecError that names the col
 structs
 ==========================================  =======================================================
 
-A null is NaN in a column of floats, and NaT in one of times. In any other column it is its row's error,
-unless there is a default for it; a default replaces nulls of floats and times as well. The same
-holds for the items of a list, which have no defaults.
+A null becomes NaN in a column of floats, and NaT in a column of times. In any other column it makes its row fail,
+unless the column has a default; a default replaces nulls of floats and times as well. The same
+holds for the items of a list, except that they have no defaults.
 """
 
 from __future__ import annotations

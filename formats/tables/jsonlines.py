@@ -239,7 +239,7 @@ def _typed(kind: Any, name: str, types: dict[str, Any]) -> Any:
 
 
 def _no_times(kind: Any) -> Any:
-    """Replace inferred time types by text, since JSON has no times; only the schema asks for them."""
+    """Replace inferred time types by text: JSON has no times, and only the schema can request them."""
     if pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_list(kind):

@@ -41,19 +41,19 @@ class RowsInMemory(TableFormat):
 
 
 class ArrowRows:
-    """The rows of a table, converted as those of files are.
+    """The rows of a table in memory, converted like the rows of files.
 
     Parameters
     ----------
     table : pyarrow.Table
-        A valid table. Its memory is used where it is, unless it consists of many small chunks.
+        A valid table. Its memory is used without a copy, unless the table consists of many small chunks.
     form : TableFormat
         The requested columns, their types, and the values in place of nulls.
 
     Raises
     ------
     SpecError
-        A column does not exist, cannot be converted, or its default does not fit.
+        A column does not exist, cannot be converted, or has a default that does not fit.
     """
 
     def __init__(self, table: Any, form: TableFormat) -> None:
@@ -88,7 +88,7 @@ class ArrowRows:
     def __getitem__(self, row: int) -> Any:
         first, stop, nest, bad = self._block
         if not first <= row < stop:
-            # One after another they are converted together, and alone if not.
+            # Sequential rows are converted in blocks, and other rows one by one.
             count = _BLOCK if row == stop else 1
             batch, first = self._around(row)
             start, bad = row - first, {}

@@ -1,4 +1,4 @@
-"""Rows of Python values as Arrow tables, for files that the readers of tables give back."""
+"""Conversion of rows of Python values to Arrow tables, to write files that the table readers read back."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def table_of(elements: Sequence[Any], first: int, schema: Any = None) -> Any:
     first : int
         The number of the first, for messages.
     schema : pyarrow.Schema, optional
-        The types of what was written before; None: they are those of these elements.
+        The types of the rows that were written before. None: the types of these elements.
 
     Raises
     ------
     SpecError
-        An element is no dict, has other keys or types than the first one, or a value that no column can have.
+        An element is not a dict, has other keys or types than the first one, or a value that no column can hold.
     """
     rows = [_row(normalise(element), first + k) for k, element in enumerate(elements)]
     names = list(rows[0]) if schema is None else schema.names

@@ -17,13 +17,13 @@ _POLYNOMIAL = 0x82F63B78
 _MASK = 0xA282EAD8
 _BLOCK = 64
 _CHUNK = 4096  # blocks that are looked up at once: a quarter of a MiB, which stays in the cache too
-_SHORT = 256  # bytes that are faster taken one by one
+_SHORT = 256  # up to this number of bytes, one by one is faster
 
 
 def masked_crc(data: bytes) -> int:
     """Return the masked checksum of bytes, as it is stored in a file.
 
-    Masking is needed since the checksum of bytes that end with their checksum is always the same.
+    The mask is needed because bytes that end with their own checksum all have the same checksum.
     """
     function = _compiled()
     crc = int(_by_numpy([data])[0]) if function is None else function(data)
@@ -109,7 +109,7 @@ def _moved(crcs: np.ndarray, power: int) -> np.ndarray:
 
 @cache
 def _moving(power: int) -> np.ndarray:
-    """Return the tables for shifting; a checksum is shifted like four bytes at the front."""
+    """Return the tables that shift a checksum, which is treated like the first four bytes of a block."""
     if power == 0:
         return _tables()[:4]
     before = _moving(power - 1)
@@ -130,7 +130,7 @@ def _tables() -> np.ndarray:
 
 @cache
 def _first() -> bytes:
-    """Return four bytes that turn a checksum that begins with 0 into one that begins with all bits set."""
+    """Return four bytes to put first: with them, a checksum that starts at 0 equals one that starts at all ones."""
     crc = 0xFFFFFFFF
     for _ in range(32):
         crc = ((crc ^ _POLYNOMIAL) << 1 | 1) if crc >> 31 else crc << 1

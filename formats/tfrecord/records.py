@@ -121,7 +121,7 @@ class TFRecordWriter:
         Raises
         ------
         TypeError
-            It is not bytes.
+            `record` is not bytes-like.
         """
         data = _as_bytes(record)
         self._waiting.append(data)

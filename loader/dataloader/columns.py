@@ -95,9 +95,10 @@ def add_place(error: BaseException, position: int, path: str) -> None:
 
 
 def plain_column(values: Sequence[Any]) -> np.ndarray | None:
-    """Stack numbers of the usual kinds; None if they need a closer look.
+    """Stack numbers of common types; return None for others, which need a closer look.
 
-    These are Python's numbers, of which the first determines the dtype, and numpy's scalars of one type.
+    Common types are Python numbers if the first is a float (float64), Python ints and bools (int64, or bool if all
+    are bools), and numpy scalars of a single type.
     """
     kinds = set(map(type, values))
     first = type(values[0])

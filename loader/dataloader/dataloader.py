@@ -48,7 +48,7 @@ class Loading:
     _pinning: Any = None
     _asked_ahead: int | None = None
     _told_of_draws = False
-    _recruiting: Any = None  # what makes the source of its workers; None for those of this machine
+    _recruiting: Any = None  # makes the source of its workers; None: workers of this machine
 
     def __iter__(self) -> LoaderIterator | DatasetBatches:
         this: Any = self
@@ -59,7 +59,7 @@ class Loading:
         workers = how_many(this.num_workers)
         if this.persistent_workers and workers:
             if isinstance(self._iterator, Parallel):
-                if progress.restores:  # what its workers have of the dataset is elsewhere by now
+                if progress.restores:  # its workers' copies of the dataset are at other positions
                     self._iterator.close()
                 self._iterator.reset(progress)
             else:
@@ -108,13 +108,13 @@ class Loading:
     # -- state -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the last batch that was delivered left the loader.
+        """Return the loader's position after the last delivered batch.
 
         Returns
         -------
         dict
-            JSON, unless the state of a sampler or an iterable dataset is not. It does not depend on workers or
-            ranks, except that it has one state per worker's replica of an iterable dataset.
+            JSON, unless it contains a state of a sampler or an iterable dataset that is not JSON. It does not depend
+            on workers or ranks, except that it has one state per worker's replica of an iterable dataset.
         """
         return self._state()
 
@@ -136,7 +136,7 @@ class Loading:
             progress = replace(progress)
             progress.end()
         if progress.ended and self._elements is None:
-            # Not kept here: this loader draws when its turn comes, as if nobody had asked.
+            # Not kept: this loader draws its numbers later, as if no state had been taken.
             progress = replace(progress, coming=self._coming())
         return progress.to_state()
 
@@ -164,8 +164,8 @@ class Loading:
         Raises
         ------
         CheckpointError
-            It is not a state of a `DataLoader`. A state that does not fit the sampler or the dataset is refused
-            when iteration starts.
+            `state` is not a state of a `DataLoader`. A state that does not fit the sampler or the dataset is refused
+            only when iteration starts.
         """
         if state:
             self._resume = Progress.from_state(state)
@@ -182,9 +182,10 @@ class DataLoader(Loading):
     Parameters
     ----------
     dataset : object
-        Map-style, iterable, or a `Dataset`. A map-style one has ``dataset[key]``, and ``len(dataset)`` if a
-        sampler needs it; ``__getitems__(keys)`` is preferred. The elements of a `Dataset` are batched; it starts
-        its own workers in each epoch, and `persistent_workers` has no effect.
+        A map-style or iterable dataset, or a `Dataset`. A map-style dataset has ``dataset[key]``, and
+        ``len(dataset)`` if a sampler needs it. If it has ``__getitems__(keys)``, that is used instead. The elements of
+        a `Dataset` are batched. A `Dataset` starts its own workers in each epoch, and `persistent_workers` has no
+        effect on it.
     batch_size : int or None, default 1
         The number of samples per batch; None delivers single samples.
     shuffle : bool, optional
@@ -200,17 +201,17 @@ class DataLoader(Loading):
     pin_memory : bool, default False
         Has no effect: numpy arrays are not pinned.
     drop_last : bool, default False
-        True to drop a short last batch; of an iterable dataset, that of each worker.
+        True to drop a short last batch; with an iterable dataset, each worker's short last batch.
     timeout : float, default 0
         Seconds to wait for a batch before a ``RuntimeError``; 0 waits without limit.
     worker_init_fn : callable, optional
         Called in each worker with its id.
     multiprocessing_context : str or multiprocessing.context.BaseContext, optional
-        With ``fork``, workers are forked from this process as it is at ``iter()``: they have everything in it, and
-        nothing is pickled. This is refused if an accelerator is in use. With any other value workers start in our
-        usual way, and are sent what they need.
+        With ``fork``, workers are forked from this process as it is at ``iter()``: they inherit everything, and
+        nothing is pickled. This is refused if an accelerator is in use. With any other value, workers start in the
+        library's usual way and receive what they need.
     generator : TorchGenerator or torch.Generator, optional
-        The generator that orders and the base seed are drawn from.
+        The generator for random orders and for the base seed.
     prefetch_factor : int, optional
         The number of batches per worker that are requested ahead; 2 by default.
     persistent_workers : bool, default False
@@ -357,7 +358,7 @@ check_rng_compat = one_of("batch", "torch")
 """Check the name of a way to seed global generators."""
 
 check_globals = one_of("ship", "error", "ignore")
-"""Check the name of what is to be done about globals that were changed at run time."""
+"""Check the name of a policy for globals that were changed at run time."""
 
 _FIXED = {
     "batch_size",

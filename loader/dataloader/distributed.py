@@ -32,12 +32,12 @@ class DistributedSampler(Sampler[int]):
     seed : int
         The seed, the same in all processes.
     drop_last : bool
-        Torch's rule for counts that R does not divide: drop the end of the order (True), or
-        fill up with its beginning (False).
+        Torch's rule for numbers of samples that R does not divide. True drops the end of the order, and False
+        repeats its beginning.
     uneven : {"pad", "drop", "mask", "error"}, optional
-        The rule for such counts; not in torch. "pad" and "drop" are torch's two rules, and None lets
-        `drop_last` choose. "mask" fills up too, and marks the real samples in `valid`, so that
-        an evaluation counts every sample once. "error" refuses.
+        The rule for such numbers; not in torch. "drop" and "pad" are torch's rules for True and False, and None
+        lets `drop_last` choose. "mask" also repeats the beginning, and `valid` marks the real samples, so that
+        an evaluation can count every sample once. "error" raises a `SpecError`.
 
     Attributes
     ----------
@@ -51,8 +51,8 @@ class DistributedSampler(Sampler[int]):
     Raises
     ------
     ValueError
-        The rank is not one of 0..num_replicas-1, neither was given nor found, or `uneven` and
-        `drop_last` contradict each other.
+        The rank is not one of 0..num_replicas-1, the rank or the number of processes was neither given nor found,
+        or `uneven` and `drop_last` contradict each other.
     SpecError
         `uneven` is "error", and `num_replicas` does not divide the number of samples.
 
@@ -64,7 +64,7 @@ class DistributedSampler(Sampler[int]):
     >>> sampler.valid().tolist()
     [True, True, False]
 
-    Three processes go on where two stopped after a batch of one sample each:
+    Three processes continue where two stopped after a batch of one sample each:
 
     >>> shares = [DistributedSampler("abcde", 3, r, shuffle=False).share(2) for r in range(3)]
     >>> [indices.tolist() for indices, valid in shares]
@@ -87,7 +87,7 @@ class DistributedSampler(Sampler[int]):
         if rank is None:
             rank = _of_this_process("get_rank", "RANK", "rank")
         if not 0 <= rank < num_replicas:
-            # Begins as programs that look into torch's message expect.
+            # Begins like torch's message, which some programs check.
             raise ValueError(
                 f"Invalid rank {rank}: of {num_replicas} processes it must be one of "
                 f"0 to {num_replicas - 1}"
@@ -141,12 +141,12 @@ class DistributedSampler(Sampler[int]):
         return self.num_samples
 
     def order(self, epoch: int | None = None) -> np.ndarray:
-        """An epoch's order of all samples, for all processes, before any are added or left out.
+        """Return an epoch's order of all samples, for all processes, before samples are repeated or dropped.
 
         Parameters
         ----------
         epoch : int, optional
-            By default the present one.
+            By default the current one.
 
         Returns
         -------
@@ -158,25 +158,25 @@ class DistributedSampler(Sampler[int]):
         return TorchGenerator(self.seed + chosen).randperm(len(self.dataset))
 
     def share(self, start: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return what this process has of the rest of the present epoch.
+        """Return this process's share of the rest of the current epoch.
 
         Parameters
         ----------
         start : int
-            How many samples of the order have been had already, by all processes together, however
-            many those were.
+            The number of samples of the order that have been used already, by all processes together. The number of
+            those processes does not matter.
 
         Returns
         -------
         indices : (k,) int64 ndarray
-            As long in each process. What fills up is the beginning of the epoch's order.
+            The same number in each process. Padding comes from the beginning of the epoch's order.
         valid : (k,) bool ndarray
-            False where an index only fills up.
+            False for indices that are padding.
 
         Raises
         ------
         SpecError
-            `uneven` is "error", and `num_replicas` does not divide what is left.
+            `uneven` is "error", and `num_replicas` does not divide the number of remaining samples.
         """
         if start < 0:
             raise ValueError(f"start must not be below 0, but is {start}")
@@ -185,7 +185,7 @@ class DistributedSampler(Sampler[int]):
         return self._at(places), valid
 
     def valid(self) -> np.ndarray:
-        """Return which of this process's indices of an epoch are real, and not there to fill up.
+        """Return a mask of this process's indices of an epoch: True for samples, False for padding.
 
         Returns
         -------
@@ -194,7 +194,7 @@ class DistributedSampler(Sampler[int]):
         return self._places(0, self.num_samples)[1]
 
     def _places(self, start: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of this process's indices in an epoch's order, and which are not repetitions."""
+        """Return the positions of this process's indices in an epoch's order, and a mask of those that are new."""
         size = len(self.dataset)
         places = start + self.rank + self.num_replicas * np.arange(count)
         valid = places < size
@@ -206,7 +206,7 @@ class DistributedSampler(Sampler[int]):
 
 
 def _of_this_process(function: str, variable: str, argument: str) -> int:
-    """Return a number that the launcher of a distributed run has set for this process."""
+    """Return a number that the launcher of a distributed run set for this process."""
     distributed: Any = sys.modules.get("torch.distributed")  # not imported: it may never be needed
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(getattr(distributed, function)())

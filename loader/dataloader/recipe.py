@@ -69,7 +69,7 @@ class Recipe:
 
     @property
     def in_turn(self) -> bool:
-        """True if batches are dealt to workers in turn, as in torch, so that it matters which one makes a batch."""
+        """True if batches are dealt to workers in turn, as in torch, so that the worker of a batch matters."""
         return self.rng_compat == "torch" or self.has_copies
 
     @property
@@ -181,7 +181,7 @@ def install(info: WorkerInfo) -> None:
 
 
 def tell_torch() -> None:
-    """Make torch return the same worker info, as soon as it has been imported."""
+    """Make torch return the same worker info; do nothing if torch has not been imported."""
     worker: Any = sys.modules.get("torch.utils.data._utils.worker")
     if worker is None or not _current or getattr(worker, "_worker_info", None) is not None:
         return

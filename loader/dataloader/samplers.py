@@ -23,7 +23,7 @@ _DRAWN_TOGETHER = 32  # with replacement; torch's number, which shows in a share
 
 
 def as_ints(indices: np.ndarray) -> Iterator[int]:
-    """Yield the numbers of an array as Python ints, of which few exist at a time.
+    """Yield the numbers of an array as Python ints, creating only a few at a time.
 
     Examples
     --------

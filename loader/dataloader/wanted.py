@@ -212,7 +212,7 @@ class BatchTasks(Tasks):
         return None if root is None else placing(done, root, [(0, done.nbytes)])
 
     def _root(self, job: Job, done: Done, memory: Memory) -> np.ndarray | None:
-        """Return the slot for a batch that a worker without this memory has made."""
+        """Return the slot for a batch that was made by a worker without access to this memory."""
         have = job.task.have
         return memory.rows_of(job, [(have, done.nbytes - have)], done.nbytes)
 

@@ -40,21 +40,21 @@ class ParquetDataset(FileDataset):
         struct a. None: all, in the order of the file.
     schema : pyarrow.Schema or dict of str to dtype, optional
         The types of columns: a numpy dtype, ``str``, ``bytes``, or an Arrow type. Other columns
-        have the file's types. A value that does not fit is its row's error, never truncated or wrapped
+        have the file's types. A value that does not fit makes its row fail; it is never truncated or wrapped
         around. A column that a file lacks consists of nulls.
     defaults : dict of str to value, optional
         The values in place of nulls, by the column's name.
     num_parallel_reads : int, optional
-        The number of files that are read in turn, a row of each, in as many workers: the order is that of
-        ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
+        The number of files to read in turn, one row from each, in the same number of workers. The order is that
+        of ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
         Accepted as in tf.data, and ignored.
     on_error : {"raise", "skip"}, optional
-        What to do with a row that cannot be converted, or a file that cannot be read: raise its error in its
-        place, or skip it and count it (``iterator.stats.skipped``). In both cases reading continues with
-        the next row, or the next file. Default: ``Options.on_error``, else "raise".
+        The treatment of a row that cannot be converted, or a file that cannot be read. "raise" raises an error at
+        its position. "skip" skips it and counts it (``iterator.stats.skipped``). In both cases reading continues
+        with the next row, or the next file. Default: ``Options.on_error``, else "raise".
     use_threads : bool
-        True if pyarrow may decode columns in threads of its own, if this process reads the files.
+        True if pyarrow may decode columns in its own threads. Has an effect only if this process reads the files.
     buffer_size : int, optional
         The number of bytes to read at once. None: chosen by the library.
     storage_options : dict, optional
@@ -63,7 +63,7 @@ class ParquetDataset(FileDataset):
     Raises
     ------
     TypeError, ValueError
-        An argument is of another type or out of range.
+        An argument has a wrong type or is out of range.
 
     Notes
     -----
@@ -74,14 +74,14 @@ class ParquetDataset(FileDataset):
     dictionaries to their values. A decimal needs a float in `schema`; a map, union, or list of structs is a
     `SpecError` that says so, and can be left out by `columns`.
 
-    A null is NaN in a column of floats and NaT in one of times. In any other column it is that row's error
-    (`RecordCorruptError`, with the row's number in the file), unless `defaults` has a value for it. A
-    requested column that is not in a file consists of nulls if `schema` or `defaults` has it, else it is a
-    `SpecError` that names the file's columns.
+    A null becomes NaN in a column of floats, and NaT in a column of times. In any other column it makes its row
+    fail (`RecordCorruptError`, with the row's number in the file), unless `defaults` has a value for the column.
+    A requested column that is not in a file consists of nulls if `schema` or `defaults` has it. Otherwise a
+    `SpecError` names the file's columns.
 
     Rows are numbered without reading them, so `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are
     arithmetic. A row group is decoded from its start, so random order is faster with small row groups. Pages
-    that were written with checksums are checked; a changed byte in others may be a changed value.
+    that were written with checksums are checked. In other pages, a changed byte may change a value unnoticed.
 
     Examples
     --------
@@ -134,16 +134,16 @@ class ArrowDataset(FileDataset):
     Raises
     ------
     TypeError, ValueError
-        An argument is of another type or out of range.
+        An argument has a wrong type or is out of range.
 
     Notes
     -----
     Not in tf.data. Types and nulls are as for `ParquetDataset`.
 
-    A record batch is read at once. Rows are located without reading them, so `shuffle(None)`, `shard`,
+    A record batch is read as a whole. Rows are located without reading them, so `shuffle(None)`, `shard`,
     `skip`, ``len`` and ``ds[i]`` are arithmetic; random order is faster with small batches. Arrow has no
-    checksums: a changed byte may be a changed value. Files are read and never mapped, so one that another
-    process truncates is an error and not a signal.
+    checksums, so a changed byte may change a value unnoticed. Files are never memory-mapped, so a file that
+    another process truncates causes an error and not a signal.
 
     Examples
     --------
@@ -193,25 +193,27 @@ class CsvDataset(FileDataset):
     header : bool
         True if the first line names the columns. Otherwise they are f0, f1, ... or `column_names`.
     column_names : list of str, optional
-        The names of the columns of the files, whatever the header says.
+        The names of the columns. They override the header's names.
     field_delim : str
         The character between fields.
     quote_char : str
-        The character around a field that contains a delimiter; doubled, it stands for itself. "": none.
+        The character that encloses a field with delimiters in it. Inside such a field, write it twice for one
+        literal character. "" disables quoting.
     na_values : list of str, optional
-        Fields that mean null, in columns that are not str. None: the empty one, ``NA``, ``NaN``, ``null`` and
-        others of pyarrow's list.
+        The fields that mean null in columns that are not str. None: the empty field, ``NA``, ``NaN``, ``null``
+        and the others in pyarrow's list.
     newlines_in_values : bool
-        True if a quoted field may contain newlines. If not, each line is a row, and a row on several lines is an error.
+        True if a quoted field may contain newlines. Otherwise each line is a row, and a row that extends over
+        several lines is an error.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        The compression of all files. None: by their names (``.gz``, ``.zst``), which must agree; if the names are not
-        known before the dataset of paths runs, "".
+        The compression of all files. None infers it from their names (``.gz``, ``.zst``), which must agree. If a
+        dataset yields the names only when it runs, None means "".
     num_parallel_reads, name, on_error : optional
         As for `ParquetDataset`.
     index : bool or "beside", optional
         As for `TextLineDataset`.
     use_threads : bool
-        True if pyarrow may parse in threads of its own, if this process reads the files.
+        True if pyarrow may parse in its own threads. Has an effect only if this process reads the files.
     buffer_size : int, optional
         The number of bytes to parse at once. None: chosen by the library.
     storage_options : dict, optional
@@ -220,18 +222,18 @@ class CsvDataset(FileDataset):
     Raises
     ------
     TypeError, ValueError
-        An argument is of another type or out of range.
+        An argument has a wrong type or is out of range.
 
     Notes
     -----
     Inferred dtypes are int64, uint64, float64, bool, datetime64, timedelta64 or str. A column with integers beyond
-    int64 and values that uint64 cannot hold is an error, unless `schema` says float64 or str. A later value that
-    does not fit its column's is its row's error; `schema` can set another dtype. So is a line with too few or too
-    many fields, one that is not UTF-8, and a quote that is not closed; reading continues with the next line. Empty
-    lines are skipped. Nulls are as for `ParquetDataset`; a column of str has none.
+    int64 and values that uint64 cannot hold is an error, unless `schema` says float64 or str. A row fails if a later
+    value does not fit the inferred dtype of its column; `schema` can set another dtype. A row also fails if it has
+    too few or too many fields, is not UTF-8, or has a quote that is not closed. Reading continues with the next
+    line. Empty lines are skipped. Nulls are treated as in `ParquetDataset`; a column of str has none.
 
-    A row's place is the offset of its first byte. Reading may begin at any row of a file that is not
-    compressed; in a compressed one everything before it is decompressed first.
+    The position of a row is the offset of its first byte. In an uncompressed file, reading can begin at any row. In
+    a compressed file, everything before the row is decompressed first.
 
     tf.data's class of this name is `tundish.experimental.CsvDataset`.
 
@@ -309,7 +311,7 @@ class JsonLinesDataset(FileDataset):
     Raises
     ------
     TypeError, ValueError
-        An argument is of another type or out of range.
+        An argument has a wrong type or is out of range.
 
     Notes
     -----

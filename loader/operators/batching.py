@@ -385,10 +385,10 @@ class BatchingMethods(Fluent):
         Notes
         -----
         Nothing is cast or broadcast. If the dtype or shape of an element differs from that of the
-        batch's first element, a `SpecError` is raised in place of the batch. If the function of
-        an element failed, its error is raised in place of the batch. The elements gathered before
-        it are dropped (a note on the error lists them), and the next batch begins after the
-        failed element. str, bytes and objects become object arrays.
+        batch's first element, a `SpecError` is raised in place of the batch. If an element failed
+        before it reached `batch`, its error is raised in place of the batch. The elements gathered
+        before the failed one are dropped (a note on the error lists them), and the next batch
+        begins after it. str, bytes and objects become object arrays.
 
         The arrays of a batch made by workers are views of shared memory. They are yours until you
         drop them. Leaves of at most 64 KiB are private copies.
@@ -417,7 +417,7 @@ class BatchingMethods(Fluent):
         -----
         All leaves of an element must have the same first dimension. If they differ, or if a leaf
         is a scalar, a `SpecError` is raised in place of the element; tf.data may raise an error
-        when the pipeline is built. From an element without rows nothing is delivered.
+        when the pipeline is built. An element without rows delivers nothing.
 
         Examples
         --------

@@ -119,7 +119,7 @@ class BucketingMethods(Fluent):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Batch elements of similar length together, which needs little padding.
+        """Batch elements of similar length together, so that little padding is needed.
 
         Bucket i holds the elements whose length is at least ``bucket_boundaries[i - 1]`` and less
         than ``bucket_boundaries[i]``. The first bucket has no lower limit, and the last bucket no
@@ -139,8 +139,8 @@ class BucketingMethods(Fluent):
             As for `padded_batch`.
         pad_to_bucket_boundary : bool
             Pad to the bucket's upper boundary minus 1, so that all batches of a bucket have the
-            same shape. This applies to every size that is None or -1 in `padded_shapes`, or, if
-            that is not given, to every size that may differ between elements.
+            same shape. This applies to every size that is None or -1 in `padded_shapes`. Without
+            `padded_shapes`, it applies to every size that may differ between elements.
         no_padding : bool
             Use `batch`, which needs elements of equal shape, instead of `padded_batch`.
         drop_remainder : bool
@@ -154,13 +154,13 @@ class BucketingMethods(Fluent):
         which their buckets fill up. At the end the incomplete batches follow, shortest lengths
         first.
 
-        With `pad_to_bucket_boundary`, an element whose length is at least the last boundary is a
-        `ValueError` at its own position. In tf.data the whole batch fails.
+        With `pad_to_bucket_boundary`, an element whose length is at least the last boundary raises
+        a `ValueError` at its own position. In tf.data the whole batch fails.
 
-        Without `padded_shapes`, tf.data takes the dimensions of unknown size for those that may
-        differ. So does tundish if the plan knows the shapes: if elements come from arrays, or from
-        a function or generator with a signature. Otherwise it takes the first dimension of every
-        array. Pass `padded_shapes` to be certain.
+        Without `padded_shapes`, tf.data assumes that the dimensions of unknown size may differ.
+        tundish does the same if the plan knows the shapes, that is, if elements come from arrays,
+        or from a function or generator with a signature. Otherwise it assumes that the first
+        dimension of every array may differ. Pass `padded_shapes` to be certain.
 
         Examples
         --------

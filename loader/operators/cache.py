@@ -332,7 +332,7 @@ class CacheMethods(SnapshotMethods):
         Once a whole pass has been read, later passes are served from memory: those of a `repeat`,
         and those of other iterators of this dataset in this process. Operators before the cache
         always run as in the first pass, so later passes have the same order and the same
-        augmentations, whether they are served or computed again.
+        augmentations, whether they are read from the cache or computed again.
 
         Parameters
         ----------
@@ -349,18 +349,19 @@ class CacheMethods(SnapshotMethods):
         Notes
         -----
         A cache in memory holds at most as many bytes as the memory budget (16 GiB without workers).
-        They are in the consumer's process, and are not counted in the budget. If the elements need
-        more, nothing is kept: a warning is given once, and each pass is computed again.
+        It is in the consumer's process and does not count towards the budget. If the elements need
+        more space, nothing is kept: a warning is issued once, and each pass is computed again.
 
-        The first pass that is read completely fills the cache, even if other passes were read in
-        part before it or at the same time. ``take(n)`` of exactly all elements is a complete pass if
-        the cardinality is known, as in tf.data. A failed element is kept as well and fails in each
-        pass; in tf.data it is missing from later passes. An iterator restored in another process
-        reads its pass again from the start. With files it continues where it was.
+        The first pass that is read completely fills the cache, even if other passes were partly
+        read before it or at the same time. As in tf.data, a ``take(n)`` that takes exactly all
+        elements counts as a complete pass if the cardinality is known. A failed element is cached,
+        too, and fails in every pass; in tf.data it is missing from later passes. An iterator that
+        is restored in another process reads its pass again from the start if the cache is in
+        memory; with files it continues where it was.
 
-        tf.data reads a cache file even if the pipeline before the cache has changed, and refuses it
-        while another process writes it. Here the elements of a changed pipeline are kept next to
-        those of the old one, and while one process writes, another computes its own elements.
+        tf.data reads a cache file even if the operators before the cache have changed, and refuses
+        it while another process writes it. Here the elements of a changed pipeline are kept next to
+        those of the old one. While one process writes a cache, another computes its own elements.
 
         Examples
         --------

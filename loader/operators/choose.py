@@ -122,15 +122,15 @@ class ChooseMethods(Fluent):
         stop_on_empty_dataset: bool = True,
         name: str | None = None,
     ) -> Self:
-        """Take elements from several datasets, in the order that another dataset gives.
+        """Take elements from several datasets, in the order given by another dataset.
 
         Parameters
         ----------
         datasets : sequence of Dataset
             The datasets to take elements from, at least one.
         choice_dataset : Dataset
-            Scalar int64 elements, each the index of the dataset that gives the next element. When
-            the choices end, the result ends.
+            A dataset of int64 scalars, each the index of the dataset to take the next element from.
+            When the choices end, the result ends.
         stop_on_empty_dataset : bool, default True
             True: end when the chosen dataset has ended. False: skip such a choice, and end when
             all datasets have ended.

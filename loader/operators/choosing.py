@@ -183,7 +183,7 @@ class Chosen:
                 return item
 
     def take(self, most: int) -> Any:
-        """Take several elements at once from the input; None if some between them are left out."""
+        """Take several elements at once from the input; return None if elements between them are left out."""
         if self._stop is not None:
             most = min(most, self._stop - self._seen)
         if self._step > 1 or self._seen < self._first or most < 1:

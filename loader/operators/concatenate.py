@@ -258,7 +258,7 @@ class ConcatenateMethods(Fluent):
         Parameters
         ----------
         dataset : Dataset
-            The dataset to append. After an infinite dataset it is never reached.
+            The dataset to append. It is never reached if this dataset is infinite.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
@@ -268,7 +268,7 @@ class ConcatenateMethods(Fluent):
             `dataset` is not a `Dataset`.
         SpecError
             The elements of the two datasets differ in structure or dtype. This is checked only if
-            the plan knows both; after a function without `output_signature` it does not.
+            the plan knows both specs. After a function without `output_signature` the spec is unknown.
 
         Examples
         --------

@@ -237,12 +237,12 @@ class CostingMethods(Fluent):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Batch consecutive elements up to a largest total cost.
+        """Batch consecutive elements up to a maximum total cost.
 
         Parameters
         ----------
         max_cost : int or float
-            The largest cost of a batch, greater than 0.
+            The maximum cost of a batch, greater than 0.
         cost : callable
             ``cost(element)`` returns the cost of an element, a number of at least 0, such as its
             number of tokens. Called as `map` calls its function, in workers if the plan has them.
@@ -254,11 +254,11 @@ class CostingMethods(Fluent):
         padded_shapes, padding_values, pad_to_multiple_of, side
             As for `padded_batch`; only with ``pad=True``.
         max_elements : int, optional
-            The largest number of elements in a batch.
+            The maximum number of elements in a batch.
         drop_remainder : bool
             Drop the last batch: the elements gathered when the data ends.
         name : str, optional
-            Ignored, as by other operators.
+            Ignored, as in other operators.
 
         Raises
         ------
@@ -269,15 +269,15 @@ class CostingMethods(Fluent):
         Notes
         -----
         tf.data has no such operator; `bucket_by_sequence_length` is the closest. The order of
-        elements does not change: for less padding, sort or bucket them before.
+        elements does not change. To reduce padding, sort or bucket the elements first.
 
-        An element that alone costs more than `max_cost` is a `SpecError`, raised after the batch
-        of the elements before it. If an element failed or does not fit the others, its error is
-        raised in place of the batch. The elements gathered before it are dropped (a note on the
-        error lists them), and the next batch begins after it. A cost that is negative, NaN or not
-        a number is an error of its element.
+        If a single element costs more than `max_cost`, the elements before it are delivered as a
+        batch, and then a `SpecError` is raised. If an element failed or does not fit the others,
+        its error is raised in place of the batch. The elements gathered before that element are
+        dropped (a note on the error lists them), and the next batch begins after it. A cost that
+        is negative, NaN or not a number makes its element fail.
 
-        The cost does not include rounding up by `pad_to_multiple_of`: round up in `cost`.
+        The cost does not include the rounding up by `pad_to_multiple_of`: round up in `cost`.
 
         Examples
         --------

@@ -216,7 +216,7 @@ class GroupingMethods(Fluent):
             Returns the key of an element, an int64 scalar. Called as `map` calls its function, in
             workers if the plan has them.
         reduce_func : callable
-            ``reduce_func(key, dataset)``, with a group's key and the dataset of its elements,
+            ``reduce_func(key, dataset)`` gets a group's key and the dataset of its elements, and
             returns a `Dataset` whose elements are delivered. It runs in workers, too.
         window_size : int, optional
             The number of elements in a full group, at least 1.
@@ -232,9 +232,9 @@ class GroupingMethods(Fluent):
         follow, in ascending order of their keys. The dataset that `reduce_func` returns may have
         any number of elements, or none.
 
-        An element that is an error is delivered at once and belongs to no group. An element is
-        also an error if `key_func` or `window_size_func` raises for it, if its key is not an int64
-        scalar (a `SpecError`), or if its group size is less than 1 (a `ValueError`).
+        The error of a failed element is raised at once, and the element belongs to no group. An
+        element also fails if `key_func` or `window_size_func` raises for it, if its key is not an
+        int64 scalar (a `SpecError`), or if its group size is less than 1 (a `ValueError`).
 
         Examples
         --------

@@ -302,9 +302,9 @@ class InterleavingMethods(Fluent):
     ) -> Self:
         """Make a dataset from each element, and read several of these datasets in turn.
 
-        There are `cycle_length` slots, each with one dataset. A slot gives `block_length` elements,
-        or fewer if its dataset ends; then it is the next slot's turn. A slot without a dataset
-        takes the next input element when its turn comes.
+        There are `cycle_length` slots, each with one dataset. A slot delivers `block_length`
+        elements, or fewer if its dataset ends; then it is the next slot's turn. A slot without a
+        dataset takes the next input element when its turn comes.
 
         Parameters
         ----------
@@ -340,7 +340,7 @@ class InterleavingMethods(Fluent):
         `block_length`.
 
         Without workers, a dataset is made when its slot's turn comes. Workers make the next
-        datasets ahead.
+        datasets ahead of time.
 
         Examples
         --------

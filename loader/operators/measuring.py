@@ -233,7 +233,7 @@ class MeasuringMethods(Fluent):
         The operator does not change the elements, their order, where they are computed, or the iterator's
         state. It measures the time that the operators before it take, in whichever process they run, back to the
         last operator after which an element is complete (`batch`, `cache`, `filter` and others).
-        Directly after such an operator it measures how long the element was waited for. Every element that passes
+        Directly after such an operator it measures the time spent waiting for the element. Every element that passes
         counts once, even if a worker died while computing it. Elements that failed or were dropped before do not
         count. Elements that workers computed ahead count even if they are never delivered; elements that a
         restored iterator computes again do not.
@@ -268,8 +268,8 @@ class MeasuringMethods(Fluent):
 
         Notes
         -----
-        Arrays and numbers count with their size in memory, text with its size in UTF-8, and a dataset within an
-        element not at all. Which elements count is described at `latency_stats`.
+        Arrays and numbers count with their size in memory, and text with its size in UTF-8. A dataset within an
+        element does not count. See `latency_stats` for the elements that count.
 
         Examples
         --------

@@ -108,8 +108,8 @@ def _not_a_pair(result: Any) -> SpecError:
 class State:
     """A state that keeps its structure and its dtypes.
 
-    Nobody else can write to its arrays: neither the function that receives it, nor the receiver of an
-    element that shares them.
+    No other code can write to its arrays: neither the function that receives the state, nor the receiver of an
+    element that shares the arrays.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ def explain_missing_rng(error: Exception) -> None:
 
 
 def _is_plain(function: Callable[..., Any]) -> bool:
-    """Return True if a function has no parameter `rng`, as most have none."""
+    """Return True for a plain Python function without a parameter `rng`, as most functions are."""
     if type(function) is not FunctionType:
         return False
     code = function.__code__

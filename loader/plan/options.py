@@ -61,10 +61,10 @@ def _size(name: str, value: Any) -> int | str:
 
 @dataclass(kw_only=True, repr=False)
 class Options(Settings):
-    """Settings of how a dataset is run; an option that is None is left to the library.
+    """Settings for running a dataset; the library decides each option that is None.
 
-    Options are given as arguments, or set as attributes, as in tf.data. A dataset keeps its own copy: later changes of the
-    object do not affect it, and what `Dataset.options` returns cannot be changed.
+    Options are given as arguments, or set as attributes, as in tf.data. A dataset keeps its own copy, so later changes
+    of the object do not affect the dataset. The object that `Dataset.options` returns cannot be changed.
 
     Parameters
     ----------
@@ -74,32 +74,32 @@ class Options(Settings):
     executor : {"process", "thread"}, optional
         "thread" is for functions that release the GIL; threads cannot be killed.
     start : {"zygote", "spawn", "fork"}, optional
-        How worker processes start. "zygote", the default on Linux: forked from a bare interpreter, with
-        nothing of this process but what the plan refers to. "spawn", the default elsewhere: each in an
-        interpreter of its own. "fork": from a copy of this process as it is at ``iter()``, with all
-        globals, settings and open files; nothing is pickled. "fork" is refused if an accelerator is in use; a
-        function that waits for a lock that another thread held at the fork gets a `StalledError`.
-        ``TUNDISH_START`` overrides it.
+        The way in which worker processes start. "zygote", the default on Linux, forks them from a bare interpreter,
+        which has nothing of this process except what the plan refers to. "spawn", the default elsewhere, starts
+        a new interpreter for each. "fork" forks this process as it is at ``iter()``, with all globals, settings
+        and open files; nothing is pickled. "fork" is refused if an accelerator is in use. If a function in a forked
+        worker waits for a lock that another thread held at the fork, it gets a `StalledError`.
+        ``TUNDISH_START`` overrides this option.
     deterministic : bool, optional
         False delivers results in the order in which they are ready.
     on_error : {"raise", "skip", "retry"}, optional
-        The policy of every `map`, `filter` and file reader that has none of its own; a reader never retries.
+        The policy of every `map`, `filter` and file reader that does not set its own; a reader never retries.
     deadline : float, optional
-        Seconds that the functions may take for one element; beyond that its error is a `StalledError`
-        with the worker's stack. Needs worker processes.
+        The number of seconds that the functions may take for one element. After that, the element fails with a
+        `StalledError` that has the worker's stack. Needs worker processes.
     max_deaths : int, optional
         Deaths of workers on one element before `WorkerDiedError`. Default 3; 0: no limit.
     memory_budget : int or str, optional
-        Bytes of shared memory, such as ``"2GB"``; of several iterators the largest budget counts. A quarter of it
-        is for decoded rows of tables that are read out of order. Default: a quarter of the container's memory limit (or
-        of the machine's memory), divided by the number of ranks on this machine.
+        The number of bytes of shared memory, such as ``"2GB"``; among several iterators, the largest budget counts.
+        A quarter of it is for decoded rows of tables that are read out of order. Default: a quarter of the
+        container's memory limit (or of the machine's memory), divided by the number of ranks on this machine.
     worker_init : callable, optional
         Called as ``worker_init()`` in each worker before its first task; with 0 workers, in this
         process when an iterator is made.
     globals : {"ship", "error", "ignore"}, optional
-        What to do about a plain global of your modules that functions read, if it was changed at run time:
-        "ship" its value to workers, with a warning that names it (the default), raise `ChangedGlobalsError`, or
-        "ignore" it: workers keep the value that they import.
+        The reaction if a plain global of your modules, which functions read, was changed at run time. "ship", the
+        default, sends its value to workers, with a warning that names it. "error" raises a `ChangedGlobalsError`.
+        "ignore" lets workers keep the value that they import.
     max_intra_op_parallelism : int, optional
         Threads that BLAS and the like may use in a worker process. Default 1.
     threading : ThreadingOptions
@@ -118,8 +118,8 @@ class Options(Settings):
         The reaction of `Iterator.state_dict`, `Iterator.save` and `Dataset.to_bytes` to state in the plan that
         cannot be saved: "warn" (the default), "ignore", "fail".
     slack : bool, optional
-        True: new work is handed out at the start of the next ``next()`` (or in `Iterator.pump`) instead of before
-        returning, so that the consumer's step starts a little earlier. Rarely useful. Default: False.
+        True: new work is handed out at the start of the next ``next()``, or by `Iterator.pump`, and not before
+        ``next()`` returns. So the consumer's step starts a little earlier. Rarely useful. Default: False.
     dataset_name : str, optional
         The pipeline's name where it is displayed.
     symbolic_checkpoint, warm_start : bool, optional
@@ -130,14 +130,14 @@ class Options(Settings):
 
     Notes
     -----
-    ``experimental_`` before a name, as in tf.data, means the same. An unknown name is an
-    AttributeError that names near ones, a wrong type a TypeError. Options that contradict each
-    other are a ValueError when they are given to a dataset; those that come together from several
-    places (`merge`), when an iterator is made. Equal options are those with equal settings; they
-    have no hash, since they can be changed.
+    As in tf.data, a name may begin with ``experimental_``, which changes nothing. An unknown name raises an
+    AttributeError that lists similar names, and a wrong type raises a TypeError. Options that contradict each other
+    raise a ValueError when they are given to a dataset. If they come from several places (`merge`), the ValueError is
+    raised when an iterator is made. Options are equal if their settings are equal. They have no hash, because they
+    can be changed.
 
-    tf.data's default of `external_state_policy` is FAIL when an iterator is saved; it counts every Python function as
-    such state. Here functions are searched for state, and the default is WARN.
+    In tf.data, `external_state_policy` is FAIL by default when an iterator is saved, and every Python function counts
+    as such state. Here functions are searched for state, and the default is WARN.
 
     Examples
     --------

@@ -95,7 +95,7 @@ class Collator:
     Parameters
     ----------
     size : int
-        The number of rows that it may get.
+        The maximum number of rows.
     """
 
     __slots__ = ("_columns", "_keys", "_room", "_tree", "_write", "count", "size")

@@ -1,11 +1,11 @@
 """The engine: computes a plan, with results that do not depend on workers.
 
-Without workers the machines of a plan run in the caller's process, which defines each operator's meaning. With workers
-the same machines decide, and only the work for each element is done elsewhere.
+Without workers, the machines of a plan run in the caller's process; this run defines what each operator means. With
+workers, the same machines make all decisions, and only the work for each element is done elsewhere.
 
 The modules here are the iterator and what only it needs: its engines (`engine` in process, `parallelengine`
-with workers), states and checkpoints. They import the folders. A folder imports those before it in this list and none of
-these modules:
+with workers), states and checkpoints. They import the folders. A folder may import the folders before it in this list,
+but none of these modules:
 
 - `starting`: starting worker processes, and what they receive;
 - `wire`: messages between processes;

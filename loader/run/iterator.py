@@ -52,15 +52,16 @@ if TYPE_CHECKING:
 class Iterator(Generic[Element_co]):
     """The elements of a dataset, one after another; made by ``iter(ds)``.
 
-    The end of a ``with`` block, `close`, dropping the iterator, or the interpreter's exit ends its workers at once.
-    An error is raised at the failed element's place; the next call continues after it. Calls from several threads
-    run one after another.
+    Its workers end at once when the ``with`` block ends, `close` is called, the iterator is dropped, or the
+    interpreter exits. An error is raised at the failed element's position, and the next call continues after it.
+    Calls from several threads run one after another.
 
     Notes
     -----
-    `state_dict` belongs to the last element that was *delivered*; elements that workers have computed ahead do
-    not count. The state is small JSON, without elements, workers or hosts. A new iterator of the
-    same dataset, in any process and with any number of workers, continues from it with exactly the remaining elements.
+    `state_dict` describes the position after the last element that was *delivered*; elements that workers have
+    computed ahead do not count. The state is small JSON that does not contain elements, workers or hosts. A new
+    iterator of the same dataset, in any process and with any number of workers, continues from the state with exactly
+    the remaining elements.
 
     Examples
     --------
@@ -99,23 +100,23 @@ class Iterator(Generic[Element_co]):
         self._executor = executor or self._options.executor or "process"
         self._lock = threading.RLock()
         self._closed = self._ended = False
-        self._fresh = position is None  # all that it has given was given here
+        self._fresh = position is None  # every element so far was delivered by this object
         self._doubt = False
         self._resume: tuple[Any] | None = None
         self._tuning: Tuning | None = None
-        self._earlier: Stats | None = None  # of engines that are no more
+        self._earlier: Stats | None = None  # of engines that were closed
         self._reporter: Reporter | None = None
-        # Elements taken from the engine at once: an iterator of a list tells what is left of it.
+        # Elements taken from the engine together; the length hint of a list's iterator is the number that remain.
         self._ready: Any = iter(())
-        self._within = False  # a call of `next` goes on: a signal's handler asks
-        self._left = 0  # of them, when it was closed
+        self._within = False  # a `next` is running; a signal handler may ask
+        self._left = 0  # the number of them that remained at `close`
         # In a box, so that dropping the iterator closes its engine, cycles or not.
         self._box: list[Engine] = []
         try:
             self._make_engine(position)
         finally:
-            # Not before: an interpreter that exits closes last what was made first, and what is
-            # not written yet goes through memory that an engine may have made.
+            # Not earlier: at its exit the interpreter closes the oldest objects last, and data that is
+            # not written yet may pass through memory that an engine made.
             self._finalizer = weakref.finalize(self, _close_all, self._box)
 
     @property
@@ -379,7 +380,7 @@ class Iterator(Generic[Element_co]):
             return Optional.empty(lambda: self.element_spec)
 
     def _heal(self) -> None:
-        # Another interrupt may come in here: the position is kept until the engine stands.
+        # Another interrupt may arrive here: the position is kept until the engine is complete.
         if self._resume is None:
             self._resume = (self._position(),)
             self._ready = iter(())
@@ -436,13 +437,13 @@ class Iterator(Generic[Element_co]):
     def state_dict(self) -> dict[str, Any]:
         """Return the iterator's position after the last delivered element, as JSON.
 
-        Taking it changes nothing. It holds the plan's description, the iteration, the seed that
-        operators without one derive theirs from, and positions.
+        This does not change the iterator. The state holds the plan's description, the number of the iteration,
+        positions, and the seed from which operators without a seed derive theirs.
 
         Warns
         -----
         UserWarning
-            The plan holds state that cannot be saved; once per dataset, depending on
+            The plan holds state that cannot be saved. Issued once per dataset, depending on
             `Options.external_state_policy`.
         """
         from tundish.loader.run.external import heed_external_state  # noqa: PLC0415
@@ -463,20 +464,20 @@ class Iterator(Generic[Element_co]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to where a state was taken.
+        """Go to the position at which a state was taken.
 
         Parameters
         ----------
         state : dict
-            A result of `state_dict`, of this process or another one.
+            A result of `state_dict`, from this process or another one.
 
         Raises
         ------
         CheckpointError
-            The state is malformed: it was cut off, or changed. As with all of these errors, the iterator keeps
-            its position.
+            The state is malformed: it was truncated or changed. After any of these errors the iterator is still
+            at its old position.
         IncompatibleCheckpointError
-            It is of another plan; the differences are listed.
+            The state belongs to another plan; the error lists the differences.
         """
         from tundish.loader.run.state import check_state  # noqa: PLC0415
 
@@ -492,7 +493,7 @@ class Iterator(Generic[Element_co]):
                 raise
 
     def _go_to(self, state: dict[str, Any]) -> None:
-        # No call before it is in doubt: interrupted from there on, it goes to the state with the next call.
+        # After an interrupt from here on, the next call goes to the state; no earlier call is in doubt.
         self._ready, self._left = (), 0
         self._fresh = state["position"] is None
         self._earlier = self._reporter = None
@@ -510,15 +511,15 @@ class Iterator(Generic[Element_co]):
         self._ended = state["ended"]
 
     def save(self, path: str | os.PathLike[str], *, keep: int | None = None) -> None:
-        """Write the state to a file atomically: at any instant it is the old file or the new one.
+        """Write the state to a file atomically: at any time the file is either the old one or the new one.
 
         Parameters
         ----------
         path : path
-            The file; its folder is made if necessary. With `keep`: the folder of a series.
+            The file, whose folder is created if necessary. With `keep`: the folder of a series of files.
         keep : int, optional
-            Write a new file ``step-00000012.json`` into the folder, with the number after the
-            highest one there, and then remove all but the last `keep`. None: `path` is the file.
+            Write a new file such as ``step-00000012.json`` into the folder, numbered one higher than
+            the last, and then remove all files but the last `keep`. None: `path` is the file.
 
         Raises
         ------
@@ -527,8 +528,9 @@ class Iterator(Generic[Element_co]):
 
         Notes
         -----
-        Elements that have passed a snapshot that is being written are made durable first. Temporary files (``*.part``)
-        of killed processes are removed. Only one process may save to a series: give each process its own folder.
+        If a snapshot is being written, the elements that have passed it are made durable first. Temporary files
+        (``*.part``) of killed processes are removed. Only one process may save to a series, so give each process its
+        own folder.
         """
         from tundish.loader.run.checkpoints import write_next_state, write_state  # noqa: PLC0415
 
@@ -543,15 +545,15 @@ class Iterator(Generic[Element_co]):
             write_next_state(path, state, keep)
 
     def restore(self, path: str | os.PathLike[str], *, missing_ok: bool = False) -> bool:
-        """Go to where a saved state was taken.
+        """Go to the position at which a saved state was taken.
 
         Parameters
         ----------
         path : path
-            A file that `save` wrote, or the folder of a series. Of a series the newest readable file is used;
-            files that cannot be read are skipped, with a RuntimeWarning that names them.
+            A file that `save` wrote, or the folder of a series. From a series, the newest readable file is used.
+            Files that cannot be read are skipped, with a RuntimeWarning that names them.
         missing_ok : bool
-            True to do nothing if the file does not exist, or the folder has none.
+            True to do nothing if the file does not exist, or the folder has no such file.
 
         Returns
         -------
@@ -565,9 +567,9 @@ class Iterator(Generic[Element_co]):
         CheckpointError
             The file, or each file in the folder, is not a state.
         OSError
-            The file cannot be read: a pipe, a device, a link that leads to itself, more than 256 MiB.
+            The file cannot be read. For example, it is a pipe, a device or a link to itself, or exceeds 256 MiB.
         IncompatibleCheckpointError
-            It is of another plan; the differences are listed.
+            The state belongs to another plan; the error lists the differences.
         """
         from tundish.loader.run.checkpoints import (  # noqa: PLC0415
             holds_state,
@@ -633,24 +635,24 @@ class Iterator(Generic[Element_co]):
     def pump(self) -> None:
         """Process workers' answers and hand out more work, without waiting.
 
-        Call it while you wait for something else for a long time; ``next`` does the same.
+        Call it during a long wait for something else; ``next`` does the same.
         """
         with self._lock:
             if not self._doubt:
                 self._engine.pump()
 
     def worker_pids(self) -> list[int]:
-        """The processes that compute for this iterator."""
+        """Return the ids of the processes that compute for this iterator."""
         return self._engine.worker_pids()
 
     def close(self) -> None:
-        """End the workers at once, whatever they are doing; batches you hold stay yours."""
+        """End the workers at once, whatever they are doing; batches that you hold stay valid."""
         self._closed = True
         left = self._left + operator.length_hint(self._ready)
         self._left, self._ready = left, iter(())
         self._engine.close()
-        # An error in a buffer leads to the frames that it has passed, and so here: nothing that lives for
-        # ever may hold what is closed.
+        # A buffered error refers to the frames that it passed, and so to this object. No object that lives
+        # forever may refer to one that is closed.
         self._finalizer.detach()
 
     def __enter__(self) -> Self:

@@ -2,5 +2,5 @@
 
 It works on numbers and names, not on plans or processes: `loader.run` measures and calls it.
 
-May import nothing but the modules beside `tundish.errors`.
+May import only `tundish.errors` and the modules next to it.
 """

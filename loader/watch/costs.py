@@ -46,7 +46,7 @@ class Costs:
     waited_s, own_s, outside_s : float
         The consumer's time: waiting, the library's own work, and the caller's.
     feeding_s : float
-        Seconds of functions that run in the consumer although there are workers: a generator.
+        Seconds of functions that run in the consumer even if there are workers, such as a generator.
     busy_s, cpu_s, alone_s : float
         Seconds of computation; how much of it was on a core; and how long it would have
         been without waiting for a core.
@@ -112,7 +112,7 @@ class Costs:
 
     @property
     def consumer_cpu_s(self) -> float:
-        """CPU seconds of the consumer's process except its functions."""
+        """CPU seconds of the consumer's process, without the computation that `cpu_s` counts."""
         return self.own_s + self.feeding_s + self.outside_cpu_s
 
     @property

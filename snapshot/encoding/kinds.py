@@ -128,7 +128,7 @@ def _objects_kind(ndim: int, items: list[Any]) -> Kind:
 
 
 def _has_surrogates(values: Sequence[Any]) -> bool:
-    """Return True if a string has a lone surrogate, so that it has no UTF-8."""
+    """Return True if a string has a lone surrogate, which UTF-8 cannot encode."""
     for value in values:
         if not value.isascii() and type(value) is str:
             try:

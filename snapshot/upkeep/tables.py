@@ -140,7 +140,7 @@ def plain(kind: Kind, array: Any) -> Any:
 
 
 def plain_items(items: np.ndarray) -> Any:
-    """Return items as an Arrow array of their own type; None if their carrier is the closest type."""
+    """Return items as an Arrow array of their own type; None if no type is closer than the stored one."""
     dtype = items.dtype
     if dtype.kind == "b" or (dtype.kind in "iuf" and not dtype.isnative and dtype.itemsize <= 8):
         return pa.array(items.astype(dtype.newbyteorder("=")))

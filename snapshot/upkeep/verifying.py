@@ -63,19 +63,19 @@ def verify(
     key: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Problem]:
-    """Compare everything under a path with what was written, and return all damage.
+    """Compare everything under a path with the records of what was written, and return all damage.
 
     Parameters
     ----------
     path : str or os.PathLike
         The path given to ``snapshot``.
     full : bool, default True
-        True to read every batch and compare its checksum; False for only files, their sizes, and the records of
-        batches' locations.
+        True to read every batch and compare its checksum. False to check only the files, their sizes, and the
+        records of the batches' locations.
     key : str, optional
-        Only this pipeline; default: all.
+        The key of a pipeline, to check only that one. By default all are checked.
     storage_options : mapping, optional
-        For a remote path.
+        Options of the filesystem, for a remote path.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def _of_run(store: Store, run: str, entry: ManifestRun | None, *, full: bool) ->
 
 
 def _is_of(problem: SnapshotError, shards: list[ShardRecord]) -> bool:
-    """Return True if a problem concerns a shard: these are examined one by one."""
+    """Return True if a problem concerns one of the shards, which are examined separately."""
     return str(getattr(problem, "path", "")).endswith(tuple(f"/{shard.file}" for shard in shards))
 
 

@@ -315,9 +315,9 @@ def parallel_interleave(  # noqa: PLR0917 - tf.data's signature
     map_func, cycle_length, block_length
         As for `Dataset.interleave`.
     sloppy : bool, optional
-        ``deterministic=False``.
+        Accepted as in tf.data, and ignored: the order is always the same.
     buffer_output_elements, prefetch_input_elements : int, optional
-        Ignored: how far workers run ahead is bounded in bytes.
+        Ignored: a limit in bytes determines how far workers run ahead.
     """
     return lambda ds: ds.interleave(
         map_func, cycle_length, block_length, cycle_length, deterministic=False if sloppy else None

@@ -7,8 +7,8 @@
 
     ds = ds.apply(td.service.distribute("distributed_epoch", "tcp://host:5050"))         # in the trainer
 
-The operators before `distribute` in a pipeline are computed on the service's machines, those after it at home. The order
-of elements, and an iterator's state, are the same as without the service.
+The service's machines compute the operators before `distribute` in a pipeline, and the trainer those after it. The
+order of elements, and an iterator's state, are the same as without the service.
 
 This module has the public functions; the implementation is in `tundish.loader.service`.
 """
@@ -85,7 +85,7 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
     *,
     copies: int | None = None,
 ) -> Apply:
-    """Let a service compute everything before this; for `Dataset.apply`.
+    """Let a service compute all operators before this one; for `Dataset.apply`.
 
     Parameters
     ----------
@@ -94,26 +94,27 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
     service : str or (str, str)
         The dispatcher: ``host:port``, or ``DispatchServer.target``. ``grpc://`` means ``tcp://``.
     job_name : str, optional
-        A job that several consumers share: each element goes to the consumer that asks first. Each epoch is a new job.
-        Default: the trainer has a job of its own.
+        The name of a job that several consumers share: each element goes to the consumer that asks first. Each epoch
+        is a new job. By default the trainer has its own job.
     consumer_index, num_consumers : int, optional
-        The job deals its elements in rounds of `num_consumers`, and this consumer gets number
-        `consumer_index` of each. The dataset must be infinite.
+        The job deals its elements in rounds of `num_consumers` elements, and this consumer gets element number
+        `consumer_index` of each round. The dataset must be infinite.
     max_outstanding_requests : int, optional
-        The largest number of blocks on their way at once; a block has several elements, or one batch. Their bytes are
-        bounded by `Options.memory_budget` in any case.
+        The maximum number of blocks in transit at once. A block has several elements, or one batch. In any case,
+        `Options.memory_budget` limits their bytes.
     data_transfer_protocol : str, optional
-        Ignored; tf.data's argument.
+        Accepted as in tf.data, and ignored.
     compression : {"AUTO"} or None
-        Both send rows uncompressed; the name of a codec is refused. To send less, let the pipeline give uint8 and
-        convert it on the accelerator.
+        With both values rows are sent uncompressed; the name of a codec is refused. To send less, let the pipeline
+        return uint8 and convert it on the accelerator.
     cross_trainer_cache : CrossTrainerCache, optional
-        Each of several trainers that share the job gets all of its elements.
+        If given, each of the trainers that share the job gets all of its elements.
     target_workers : {"AUTO", "ANY", "LOCAL"}
         "LOCAL": only workers on this machine. "ANY": only the service's workers. "AUTO": with
-        ``num_parallel_calls=AUTOTUNE`` the cores of this machine first, and then the service's; otherwise the same as "ANY".
+        ``num_parallel_calls=AUTOTUNE``, first the cores of this machine and then the service's; otherwise as "ANY".
     copies : int, optional
-        For OFF: the number of copies of the dataset. Default: one for each worker that has joined. Not in tf.data.
+        The number of copies of the dataset, for OFF only. By default one for each worker that has joined. Not in
+        tf.data.
 
     Returns
     -------
@@ -123,34 +124,36 @@ def distribute(  # noqa: PLR0917 - tf.data's signature
     Raises
     ------
     TypeError, ValueError
-        An argument is invalid, or two of them contradict each other; or, when the result is applied, the dataset cannot
-        be divided in this way.
+        An argument is invalid, or two arguments contradict each other. When the result is applied: the dataset
+        cannot be divided in this way.
 
     Notes
     -----
-    tf.data divides a dataset into splits, and each worker runs the whole pipeline on its own, so `take`, `enumerate`, `zip` and
-    `batch` give other results there than in one process. Here one coordinator, in the trainer, decides which element
-    comes next, and workers compute it. So the elements, their order and an iterator's state are those of the dataset
-    without a service, and a worker that dies costs only time.
+    tf.data divides a dataset into splits, and each worker runs the whole pipeline on its own split, so `take`,
+    `enumerate`, `zip` and `batch` have other results than in one process. Here one coordinator, in the trainer, decides
+    which element comes next, and workers compute it. So the elements, their order and an iterator's state are those of
+    the dataset without a service, and the death of a worker costs only time.
 
-    - DYNAMIC: the dataset's elements, in its order. In tf.data in any order, and at most once.
-    - OFF: the whole dataset once for each worker that has joined when it is first read, one pass after another, each with
-      its own randomness as with `repeat`; the number is in the state. In tf.data the passes are mixed.
+    - DYNAMIC: the dataset's elements, in its order. In tf.data: in any order, and at most once.
+    - OFF: one pass over the whole dataset for each worker that has joined when the dataset is first read. The passes
+      follow one another, each with its own randomness as with `repeat`. Their number is in the state. In tf.data the
+      passes are mixed.
     - DATA: the same as DYNAMIC, because an element does not depend on the worker that computes it.
-    - FILE: as many shares of the files as the dispatcher has `worker_addresses`, an element of each in turn.
-      FILE_OR_DATA: the same, or DATA where files cannot be divided.
-    - HINT: as many shares, divided where the plan has ``shard(SHARD_HINT, SHARD_HINT)``, an element of each in turn.
+    - FILE: the files are divided into as many shares as the dispatcher has `worker_addresses`, and the shares deliver
+      one element each in turn. FILE_OR_DATA: the same, or DATA if files cannot be divided.
+    - HINT: the same number of shares, divided where the plan has ``shard(SHARD_HINT, SHARD_HINT)``. They deliver one
+      element each in turn.
 
-    A job with a name runs beside one of the workers. Deliveries are recorded in its consumers' states, and nowhere else:
-    `merge_states` makes one state of them, from which any number of consumers can continue. A job has one dataset; in
-    tf.data a second dataset under the same name is silently empty.
+    A named job runs next to one of the workers. Deliveries are recorded only in the states of its consumers:
+    `merge_states` merges them into one state, from which any number of consumers can continue. A job has one dataset;
+    in tf.data a second dataset under the same name is silently empty.
 
-    Functions travel with the plan, as they do to local workers: any Python function works, but other machines need the same
+    Functions are sent with the plan, as to local workers. Any Python function works, but other machines need the same
     version of Python, the same packages, and the files at the same paths.
 
-    The number of workers is `Options.workers`, or else the largest `num_parallel_calls`; with AUTOTUNE the tuner may ask for
-    more. If neither is set, it is the number of this machine's cores. ``TUNDISH_WORKERS`` and ``iterator(workers=0)`` run the
-    pipeline without the service.
+    The number of workers is `Options.workers`, or else the largest `num_parallel_calls`; with AUTOTUNE the tuner may
+    request more. If neither is set, it is the number of this machine's cores. ``TUNDISH_WORKERS`` and
+    ``iterator(workers=0)`` run the pipeline without the service.
 
     Examples
     --------
@@ -213,7 +216,7 @@ def register_dataset(
     compression: str | None = "AUTO",
     dataset_id: str | None = None,
 ) -> str:
-    """Give a dataset to a service, from which others may read it by its id.
+    """Register a dataset with a service, so that others can read it by its id.
 
     Parameters
     ----------
@@ -224,12 +227,12 @@ def register_dataset(
     compression : {"AUTO"} or None
         As for `distribute`.
     dataset_id : str, optional
-        Its id. Default: one that depends on its fingerprint, on the seed of `set_seed`, and on globals that come along.
+        Its id. By default it depends on the fingerprint, the seed of `set_seed`, and the globals that are sent along.
 
     Returns
     -------
     str
-        The id. Equal datasets have the same id, and are stored once.
+        The id. Equal datasets have the same id and are stored only once.
 
     Raises
     ------
@@ -247,11 +250,11 @@ def register_dataset(
     Warns
     -----
     UserWarning
-        A global that functions read was changed; its value comes along.
+        A global that functions read was changed; its value is sent along.
 
     Notes
     -----
-    In tf.data a dataset with Python functions cannot be registered; here the functions travel with it. A process that
+    In tf.data a dataset with Python functions cannot be registered; here the functions are sent with it. A process that
     reads the dataset needs the packages that the functions use, and runs the functions: both must be trusted.
 
     Examples
@@ -287,7 +290,7 @@ def from_dataset_id(  # noqa: PLR0917 - tf.data's signature
     *,
     copies: int | None = None,
 ) -> Dataset:
-    """Read a dataset that `register_dataset` gave to a service.
+    """Read a dataset that was registered with `register_dataset`.
 
     Parameters
     ----------
@@ -318,7 +321,7 @@ def from_dataset_id(  # noqa: PLR0917 - tf.data's signature
     Warns
     -----
     UserWarning
-        A global has another value here than where the dataset was registered.
+        A global's value in this process differs from the one where the dataset was registered.
     """
     apply = distribute(
         processing_mode,
@@ -353,12 +356,12 @@ def start(
     Parameters
     ----------
     workers : int, optional
-        The number of workers. Default: as many as trainers need, and none while there is no trainer.
+        The number of workers. By default as many as the trainers need, and none while there is no trainer.
     cpus_per_worker : int
         The number of CPUs of each worker, and of the processes that it runs.
     address : str, optional
-        The cluster: ``"auto"`` is that of ``RAY_ADDRESS``, or the one that this machine belongs to, or else a new one on
-        this machine. None: processes on this machine, without Ray.
+        The address of the cluster. ``"auto"``: the cluster of ``RAY_ADDRESS``, or the one that this machine belongs
+        to, or else a new one on this machine. None: processes on this machine, without Ray.
     name, work_dir, options, dispatcher, token_file
         For Ray only: the service's name in the cluster, the folder of its journal, Ray's options for workers and for the
         dispatcher, and the token file.
@@ -373,7 +376,7 @@ def start(
     ImportError
         Ray is not installed.
     RuntimeError
-        It did not start on Ray; the message has the reason.
+        The service did not start on Ray; the message has the reason.
     ValueError
         An argument for Ray was given with ``address=None``.
 

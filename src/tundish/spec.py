@@ -94,14 +94,14 @@ class ArraySpec:
 
     @property
     def value_type(self) -> type:
-        """The type of the leaves: as tf's, but what has no dimensions is no array here.
+        """The type of the leaves, as in tf, except that a leaf without dimensions is a scalar and not an array.
 
         Examples
         --------
         >>> [ArraySpec(*each).value_type for each in [((2,), "int64"), ((), "int64"), ((), str)]]
         [<class 'numpy.ndarray'>, <class 'numpy.int64'>, <class 'str'>]
         """
-        if self.shape != ():  # of a shape that is not known it is an array, as nearly always
+        if self.shape != ():  # an unknown shape is nearly always an array's
             return object if self.shape is None and self.dtype is object else np.ndarray
         kind: type = self.dtype if self.dtype in (str, bytes, object) else self.dtype.type
         return kind
@@ -602,7 +602,7 @@ def _is_immutable(value: np.ndarray) -> bool:
 
 
 def same_structure(first: Tree, second: Tree) -> bool:
-    """Return True if two nests have one structure; the order of a dict's keys does not count."""
+    """Return True if two nests have the same structure; the order of a dict's keys does not matter."""
     if first == second:
         return True
     if first is None or second is None or first[0] != second[0]:

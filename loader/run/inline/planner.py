@@ -56,7 +56,7 @@ class Planner:
         raise NotImplementedError
 
     def flattened(self, node: FlatMap, base: Operator, pass_: int) -> Machine:
-        """Build the machine that gives the elements of inner datasets."""
+        """Build the machine that delivers the elements of inner datasets."""
         inners = self.inners(node, self.build(node.up, pass_), base, pass_)
         return node.joined(inners, pass_, self.context)
 

@@ -1,11 +1,11 @@
 """The consumer's side of agreeing on globals: decides which values a worker takes.
 
-A worker takes the consumer's values, so that there is one value for all processes, as if they were forked: of a global that was
-changed at run time, and of one that each import makes anew (a random permutation, the order of a set of texts, a start
-time). It keeps its own value of what depends on its environment, such as a device that is hidden from workers. To tell
-these apart, the modules are imported once more, in a process with the consumer's environment, devices included, and another order of
-sets: what has the consumer's value there depends on the environment. This happens the first time that a global differs, and
-never again for the same global.
+A worker takes the consumer's value of a global that was changed at run time, and of a global that each import computes
+anew (a random permutation, the order of a set of texts, a start time). So all processes have the same value, as if they
+were forked. A worker keeps its own value of a global that depends on the environment, such as a device that is hidden
+from workers. To distinguish the two, the modules are imported once more in a separate process, which has the consumer's
+environment, including its devices, but another order of sets. A global that has the consumer's value there depends on
+the environment. This happens when a global differs for the first time, and never again for the same global.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _MOST_S = 30.0
 """The time that other imports may take while workers wait for them."""
 _MOST_APART_S = 120.0
-"""And while a dataset is registered: many processes of a machine may do that at a time."""
+"""The same while a dataset is registered, which many processes of a machine may do at the same time."""
 _OF_AN_ITERATOR = "Workers get the value that it has when an iterator is made."
 _OF_A_JOB = "The workers of the service's job get the value that it has now."
 

@@ -1,8 +1,9 @@
 """Digests of values, equal for equal values in every process.
 
-A value is walked to a tree of atoms, which is pickled and hashed. Small containers and arrays of up to some megabytes
-count whole. Of what is larger some items count, and their number, so that a digest takes a fraction of a second at
-most, however large the value: it tells one table from another, but misses a change of one item among millions.
+A value is converted to a tree of atoms, which is pickled and hashed. Small containers, and arrays of up to some
+megabytes, are hashed completely. Of larger values, only some items and the number of items are hashed, so that a digest
+takes at most a fraction of a second, however large the value is. Such a digest distinguishes one table from another,
+but misses a change of one item among millions.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _LIBRARIES = {
     *("ml_collections", "omegaconf", "pydantic"),
     *sys.stdlib_module_names,
 }
-"""Packages whose objects may be asked for their content, however they pickle."""
+"""Packages whose objects may be asked for their content, regardless of how they pickle."""
 _OF_TORCH = ("Size", "device", "dtype")
 
 
@@ -57,7 +58,7 @@ class ValueForm(NamedTuple):
     digest : bytes
         16 bytes.
     nbytes : int
-        At least the bytes that were seen of it, and eight for each item of a container.
+        At least the number of its bytes that were read, plus eight for each item of a container.
     """
 
     digest: bytes
@@ -67,15 +68,15 @@ class ValueForm(NamedTuple):
 def form_of(value: Any) -> ValueForm | None:
     """Return the digest of a value; None if it has none.
 
-    Numbers, text, dates, paths, arrays, CPU tensors, and containers of these have one; so have objects that
-    pickle by their attributes, and tables, sparse matrices, images and tokenizers of well-known packages. Functions and classes
-    count by name, or by their code and what it captures. Modules, random generators, iterators and open files have none, nor has
-    what cannot be pickled.
+    The following have a digest: numbers, text, dates, paths, arrays, CPU tensors and containers of these; objects that
+    are pickled by their attributes; tables, sparse matrices, images and tokenizers of well-known packages. Functions
+    and classes are hashed by name, or by their code and the values that it captures. Modules, random generators,
+    iterators, open files and values that cannot be pickled have no digest.
     """
     walk = _Walk()
     try:
         digest = _digest(_pickled(walk.of(value)))
-    except Exception:  # noqa: BLE001 - of an odd object's own: it has no digest then
+    except Exception:  # noqa: BLE001 - from an unusual object's own code: no digest then
         return None
     return ValueForm(digest, walk.nbytes)
 
@@ -87,7 +88,9 @@ def _digest(data: Any) -> bytes:
 def _pickled(value: Any) -> memoryview:
     file = io.BytesIO()
     pickler = pickle.Pickler(file, protocol=5)
-    pickler.fast = True  # else two equal texts that are one object look otherwise than two
+    pickler.fast = (
+        True  # otherwise a text that occurs twice is hashed differently from two equal texts
+    )
     pickler.dump(value)
     return file.getbuffer()
 

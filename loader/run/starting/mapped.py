@@ -98,12 +98,12 @@ def mapped_file(array: Array) -> MappedRange | None:
 def open_mapped(place: MappedRange) -> Array:
     """Map a file again and return the array over it.
 
-    On another machine, or in a container that mounts something else there, it is a file of the same size.
+    On another machine, or in a container with another filesystem at this path, a file of the same size is accepted.
 
     Raises
     ------
     FileNotFoundError, ValueError
-        The file has been moved or replaced since; or it is another one on this machine.
+        The file has been moved or replaced since, or the file on this machine is a different one.
     """
     status = Path(place.path).stat()
     if (place.machine, place.device) == (this_machine(), status.st_dev):
@@ -122,7 +122,7 @@ def open_mapped(place: MappedRange) -> Array:
 
 @functools.cache
 def this_machine() -> str:
-    """Return what names this machine since it was started."""
+    """Return an id of this machine that changes when it is restarted, or its name if there is no such id."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

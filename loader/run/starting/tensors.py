@@ -1,6 +1,6 @@
 """Torch tensors pickled by protocol 5, as arrays whose memory need not be copied.
 
-Torch is not imported here before there is a tensor: a process that has one has imported torch.
+This module imports torch only when it meets a tensor; a process that has a tensor has already imported torch.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def tensor_of(array: np.ndarray, dtype: str | None = None) -> Any:
 
 
 def reduce_tensor(tensor: Any) -> Any:
-    """Reduce a tensor, like ``__reduce_ex__``; `NotImplemented` if torch's own reduction is right."""
+    """Reduce a tensor, like ``__reduce_ex__``; `NotImplemented` if torch's own reduction should be used."""
     found = as_array(tensor)
     if found is None or type(tensor).__reduce_ex__ is not _torch().Tensor.__reduce_ex__:
         return NotImplemented

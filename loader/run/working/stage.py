@@ -204,7 +204,7 @@ class Stages:
 
 
 def _add_to_last(sample: NodeTimes, label: str, seconds: float) -> None:
-    """Add seconds to the last time that was noted of a node."""
+    """Add seconds to the last time that was recorded for a node."""
     own = sample.own.setdefault(label, [])
     if own:
         own[-1] += seconds
@@ -217,15 +217,15 @@ def compile_read(
 ) -> tuple[Callable[[Sequence[Any], int], None] | None, Operator]:
     """Make a function that reads the records of many items before they are evaluated.
 
-    Hugging Face datasets and torch's map-style ones may have ``__getitems__(indices)``: one call for
-    many records costs a fraction of as many calls.
+    Hugging Face datasets and torch's map-style datasets may have ``__getitems__(indices)``. One call for
+    many records costs a fraction of one call per record.
 
     Parameters
     ----------
     top : Operator
         The node of the items.
     context : Context
-        Its `records` are filled; a source's evaluator takes them from there.
+        The function stores the records in its `records`, from which a source's evaluator takes them.
 
     Returns
     -------

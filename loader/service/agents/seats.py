@@ -1,8 +1,8 @@
 """The seats of an agent: each is the connection of a trainer that became the channel of a worker.
 
-A worker serves the trainer over the very socket that the trainer dialled: the launcher passes the descriptor on, so no byte of a batch
-goes through the agent. The agent keeps the connection open as well, to see when the trainer is gone, and kills a worker that does
-not end by itself then.
+A worker serves the trainer over the same socket that the trainer opened: the launcher passes the descriptor on, so no
+byte of a batch goes through the agent. The agent also keeps the connection open, to notice when the trainer is gone. It
+then kills the worker if that does not end by itself.
 """
 
 from __future__ import annotations

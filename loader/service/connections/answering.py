@@ -103,7 +103,7 @@ class Calls(Role):
         served.advance()
 
     def _look(self) -> None:
-        """End connections to machines that have fallen silent: the kernel would repeat an answer for a quarter of an hour."""
+        """Close connections to unresponsive machines; the kernel would retransmit for a quarter of an hour."""
         for each in list(self._callers.values()):
             if is_silent(each.stream):
                 each.close()

@@ -40,14 +40,14 @@ class DueCall:
         self.call: Call | None = call
 
     def cancel(self) -> None:
-        """Do not call it."""
+        """Cancel the call."""
         self.call = None
 
 
 class Loop:
-    """Waits for descriptors, times and other threads, and calls the function that was given for each.
+    """Waits for descriptors, timers and other threads, and calls the function that was registered for each.
 
-    Everything but `soon` and `stop` belongs to the thread that runs it. An error in a call is logged, and the loop goes on.
+    Other threads may call only `soon` and `stop`. An error in a call is logged, and the loop continues.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Loop:
         self.soon(lambda: None)
 
     def run(self) -> None:
-        """Wait and call until `stop`; what `soon` was given before that is still called."""
+        """Wait and call functions until `stop`; functions passed to `soon` before that are still called."""
         self._thread = threading.get_ident()
         try:
             while not self._stopped:

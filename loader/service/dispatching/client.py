@@ -160,20 +160,20 @@ class DispatcherClient:
                 )
 
     def agents(self) -> list[Address]:
-        """Return the addresses of the agents that are there, in the order of ``worker_addresses`` or of their names."""
+        """Return the addresses of the present agents, in the order of ``worker_addresses`` or of their names."""
         return [(host, port) for host, port in self._call("agents")[0]["agents"]]
 
     def scale(self, agents: int | None) -> None:
-        """Tell how many agents an engine is to keep; None: as many as trainers need."""
+        """Set the number of agents that an engine is to keep; None: as many as trainers need."""
         self._call("scale", agents=agents)
 
     def needs(self, cores: int) -> Needs:
-        """Return how many agents are needed, whether that is fixed, which have seats or jobs, and which are there."""
+        """Return the number of needed agents, whether it is fixed, the agents with seats or jobs, and all agents."""
         fields, _ = self._call("needs", cores=cores)
         return fields["agents"], fields["fixed"], fields["busy"], fields["there"]
 
     def status(self) -> dict[str, Any]:
-        """Return all that the dispatcher knows, as JSON."""
+        """Return everything that the dispatcher knows, as JSON."""
         return self._call("status")[0]
 
     def places(self, wanted: int, *, near: bool = False) -> DispatcherPlaces:

@@ -52,7 +52,7 @@ class StoredDatasets:
             self._store.replace(digest, data)  # damaged since
 
     def find(self, digest: str) -> bytes:
-        """Return a payload; raise `DataLossError` if it is not there any more, or was changed."""
+        """Return a payload; raise `DataLossError` if it no longer exists or was changed."""
         try:
             data = self._store.read(digest, limit=1 << 40)
         except FileNotFoundError:
@@ -67,10 +67,10 @@ class StoredDatasets:
         )
 
     def only(self, digests: Iterable[str]) -> None:
-        """Remove other payloads: what a crash left of a dataset whose entry was never written.
+        """Remove all other payloads, which a crash left if a dataset's entry was never written.
 
-        The folder may hold what is not ours (`work_dir` may be where somebody keeps data): that stays, and so does what would
-        take long to tell apart.
+        The folder may hold files that are not ours (`work_dir` may be where somebody keeps data). They stay, and so
+        do files that would take long to identify.
         """
         for name in set(self._store.list()) - set(digests):
             small = (self._store.size(name) or 0) <= _MOST_READ

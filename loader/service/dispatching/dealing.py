@@ -60,11 +60,12 @@ def shares(wanted: Mapping[str, int], seats: int) -> dict[str, int]:
 def deal(
     state: DispatcherState, *, trusting: bool = False, gone: Collection[Address] = ()
 ) -> dict[str, tuple[Address, ...]]:
-    """Return each trainer's seats, as the addresses of agents, one a seat.
+    """Return the seats of each trainer: the address of an agent for each seat.
 
-    Trainers get seats only from agents of their own versions. Those that take seats of their own host alone are
-    dealt first, from that host. `trusting` is for a dispatcher that has just begun: an agent of which trainers say that they
-    have seats there is taken to be there, since it has perhaps not said itself yet; not so those that are `gone`.
+    Trainers get seats only from agents with the same versions. Trainers that accept only seats on their own host are
+    dealt theirs first, from that host. `trusting` is for a dispatcher that has just started: an agent counts as present
+    if trainers report seats on it, because it may not have reported itself yet. This does not apply to agents that are
+    `gone`.
     """
     if trusting:
         state = replace(state, agents={**_said_by_trainers(state, gone), **state.agents})
@@ -83,7 +84,7 @@ def deal(
 
 
 def _said_by_trainers(state: DispatcherState, gone: Collection[Address]) -> dict[str, AgentHeard]:
-    """Return the agents that only trainers know, with as many cores as they have seats there."""
+    """Return the agents that only trainers know of, with as many cores as trainers have seats on them."""
     known = {*gone, *(agent.address for agent in state.agents.values())}
     cores: Counter[Address] = Counter()
     by: dict[Address, TrainerHeard] = {}
@@ -103,7 +104,7 @@ def _said_by_trainers(state: DispatcherState, gone: Collection[Address]) -> dict
 def _deal_group(
     agents: Sequence[AgentHeard], trainers: Iterable[TrainerHeard], load: Counter[Address]
 ) -> dict[str, tuple[Address, ...]]:
-    """Deal the seats of agents that all these trainers may use; `load` counts what was dealt of each."""
+    """Deal seats of agents that all these trainers may use; `load` counts the seats dealt per agent."""
     cores = {agent.address: agent.cores for agent in agents if agent.cores}
     hosts = {agent.address: agent.host for agent in agents}
     by_name = {trainer.name: trainer for trainer in trainers}

@@ -44,13 +44,13 @@ _COALESCED_S = 0.02
 """The time from a change until seats are dealt again: often many agents or trainers start together."""
 
 _RETURN_S = 1.0
-"""Seconds that an agent or trainer whose connection has ended has to dial again before it counts as gone."""
+"""Seconds in which an agent or trainer must reconnect after its connection ends; then it counts as gone."""
 
 _SETTLED_S = 5.0
 """Seconds after its start in which a dispatcher takes no seats away: agents connect again within a second or two."""
 
 _LOOK_S = 1.0
-"""Between looks for agents that are silent."""
+"""Seconds between checks for silent agents."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class Patience:
     Attributes
     ----------
     agent_s : float
-        Until an agent that says nothing is gone.
+        The time without a message after which an agent counts as gone.
     job_s : float or None
-        Until a job without consumers is forgotten; None: for ever.
+        The time without consumers after which a job is forgotten; None: never.
     check_s : float
-        Between looks for such jobs.
+        The time between checks for such jobs.
     """
 
     agent_s: float = 36.0
@@ -78,11 +78,11 @@ class Dispatching:
     Parameters
     ----------
     journal : Journal
-        Takes the entries; those in it are applied first.
+        Receives the entries; the ones that it already has are applied first.
     payloads : DatasetStore
         The payloads of datasets.
     patience : Patience
-        The times it waits.
+        The times that it waits.
     clock : callable
         Returns seconds.
     wake : callable
@@ -186,7 +186,7 @@ class Dispatching:
         return self._park(("agent", name), wait_s, caller, news, lambda: {"start": [], "stop": []})
 
     def _asked_for(self, job: str, agent: str, orders: Fields) -> bool:
-        """Return True if an agent was asked to serve a job, and tells of that one and not of another that had its name."""
+        """Return True if an agent was asked to serve a job, and does not report about another job of this name."""
         record, order = self.state.jobs.get(job), orders.get(job)
         if record is None or record.asked != agent:
             return False

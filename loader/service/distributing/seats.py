@@ -1,8 +1,9 @@
 """Seats on other machines: workers of the trainer's own pool that are reached over TCP.
 
-A seat is asked of an agent, which starts a worker process and gives it the very connection; from then on the worker is
-one of the pool's. Dialling never waits: a seat that is sought is a descriptor among those that the pool waits for, and
-has no tasks. One that cannot be had is tried again, with another agent or later.
+The trainer asks an agent for a seat. The agent starts a worker process and passes the trainer's connection on to it.
+From then on the worker belongs to the trainer's pool. Connecting never blocks: while a seat is being sought, the pool
+waits for its descriptor as for all others, and gives it no tasks. If the attempt fails, it is repeated later or with
+another agent.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
 _REST_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-"""Seconds for which an agent that could not be reached is left alone, by the number of failures in a row."""
+"""Seconds until an unreachable agent is tried again, by the number of consecutive failures."""
 
 _REFUSED_S = 5.0
 _SHOWN = 3
@@ -46,9 +47,9 @@ ALONE_S = 30.0
 """Seconds without a worker after which an iterator warns with the reasons of failed connections."""
 
 _NOBODY_S = 0.02
-"""Seconds between looks at the places while no agent can be dialled; each look advances their own connection."""
+"""Seconds between checks of the places while no agent can be dialled; a check advances the places' own connection."""
 _LOOK_S = 0.25
-"""Seconds between looks at workers elsewhere that have tasks."""
+"""Seconds between checks of workers on other machines that have tasks."""
 
 
 class Places(Protocol):
@@ -68,7 +69,8 @@ class Places(Protocol):
 class RemoteWorker:
     """The process of a worker on another machine, which is ended by ending its connection.
 
-    It writes no memory of this process, so nothing is to be waited for: its agent kills what does not end by itself.
+    It does not write to memory of this process, so nobody has to wait for its end. Its agent kills it if it does not
+    end by itself.
     """
 
     pid = sentinel = None
@@ -86,7 +88,7 @@ class RemoteWorker:
         return Exit(-9, f"the connection to a worker of {self._where} ended", "")
 
     def release(self) -> None:
-        """Do nothing: there is no descriptor but the channel's."""
+        """Do nothing: the channel's descriptor is the only one."""
 
 
 class Seeking:
@@ -95,7 +97,7 @@ class Seeking:
     Attributes
     ----------
     dial : Dial or None
-        The connection that is being made; None between two.
+        The connection that is being made; None between two attempts.
     until : float
         When to continue without news, by ``time.monotonic``.
     """
@@ -108,7 +110,7 @@ class Seeking:
 
 
 class SeatRecruiting:
-    """Recruits workers on this machine and on others, the former first.
+    """Recruits workers, first on this machine and then on others.
 
     Parameters
     ----------
@@ -117,7 +119,7 @@ class SeatRecruiting:
     arena : Arena or None
         The shared memory; only workers of this machine get it.
     poller : Poller
-        Reports under a `Seeking` that a connection can go on.
+        Reports, with a `Seeking` as its source, that a connection can proceed.
     places : Places
         The agents of other machines.
     local : int

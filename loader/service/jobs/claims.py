@@ -122,7 +122,7 @@ class Claim:
     had : ranges
         The numbers that it has delivered itself, from the base's low on.
     hand : tuple of (request, number)
-        The numbers that are its own and not delivered yet.
+        The numbers that belong to it and that it has not delivered yet.
     """
 
     consumer: str
@@ -138,7 +138,7 @@ class Claim:
         return nothing and base.generation[0] > 0 and base.low == base.origin
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON; without `hand` it is the state of a consumer."""
+        """Return the claim as JSON; without `hand`, it is the consumer's state."""
         return {
             "consumer": self.consumer,
             "base": self.base.to_json(),
@@ -148,7 +148,7 @@ class Claim:
 
     @classmethod
     def from_json(cls, data: Any) -> Claim:
-        """Read what `to_json` gave; raise `InvalidStateField` for a part that is not as it was written."""
+        """Read a result of `to_json`; raise `InvalidStateField` for a part that was altered."""
         consumer = _name(part(data, "consumer"), "consumer")
         with within("base"):
             base = Common.from_json(part(data, "base"))
@@ -161,7 +161,7 @@ class Claim:
 
 
 def read_ranges(data: Any, name: str) -> Ranges:
-    """Read ranges of numbers; raise `InvalidStateField` if they are none."""
+    """Read ranges of numbers; raise `InvalidStateField` if the value is not a list of ranges."""
     with within(name):
         pairs = [entries(pair, 2) for pair in items(data, name)]
         return union((check_whole(a), check_whole(b)) for a, b in pairs)

@@ -58,7 +58,10 @@ def read(blobs: Blobs, ref: int) -> Made | Failure:
 
 
 def joined(elements: Sequence[Blobs]) -> tuple[list[list[int]], Blobs]:
-    """Return the sizes by which `parted` separates elements, and the blobs to send: one for several elements, or those of a single one."""
+    """Return the sizes by which `parted` separates elements, and the blobs to send.
+
+    Several elements are joined into one blob; the blobs of a single element are sent as they are.
+    """
     if len(elements) == 1:
         return [], elements[0]
     return [[len(blob) for blob in blobs] for blobs in elements], [
@@ -82,7 +85,7 @@ def parted(sizes: Sequence[Sequence[int]], blobs: Blobs) -> list[Blobs]:
 
 
 def _key(leaf: Any) -> tuple[np.dtype, tuple[int, ...]] | None:
-    """Return dtype and shape of an array that is sent as it lies in memory; None for a leaf that is encoded."""
+    """Return the dtype and shape of an array that is sent as raw memory; None for a leaf that is encoded."""
     key = leaf_key(leaf)
     if isinstance(leaf, (np.ndarray, np.generic)) and is_fixed(key):
         return key

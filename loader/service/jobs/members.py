@@ -31,7 +31,7 @@ class JobMembers(dict[str, _M]):
     Parameters
     ----------
     lease_s : float
-        How long a consumer that is not connected still takes part.
+        The number of seconds for which a disconnected consumer still takes part.
     """
 
     def __init__(self, lease_s: float) -> None:
@@ -44,7 +44,7 @@ class JobMembers(dict[str, _M]):
         return member if member is not None and member.life == life else None
 
     def cut(self, consumer: str, life: str, now: float) -> None:
-        """Note that a consumer is not connected any more: its lease begins to run."""
+        """Note that a consumer has disconnected; its lease begins to run."""
         member = self.in_life(consumer, life)
         if member is not None and member.until is None:
             member.until = now + self.lease_s

@@ -1,7 +1,7 @@
-"""One iteration of a shared job: a thread runs its iterator, and answers to consumers have its elements.
+"""One iteration of a shared job: a thread runs its iterator, and the elements are sent to consumers as answers.
 
-The listener's thread and the iterator's thread ask one `SharedJob` or `SharedWindow`, which decides. A request for which there is no
-element yet is answered when something has changed.
+The listener's thread and the iterator's thread ask one `SharedJob` or `SharedWindow`, which decides. A request for
+which there is no element yet is answered when something has changed.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class ServedIteration:
             raise self._failed
 
     def tick(self) -> None:
-        """Look at leases."""
+        """Check the leases of consumers."""
         with self._changed:
             due = self._job.next_tick()
             if due is not None and due <= time.monotonic():
@@ -181,7 +181,7 @@ class ServedIteration:
         return fields, ()
 
     def _go_on(self) -> None:
-        """Answer whom something can be given by now, and let the iterator's thread look."""
+        """Answer all parked requests that can be answered now, and wake the iterator's thread."""
         self._changed.notify_all()
         self._answering = False
         waiting: set[str] = set()
@@ -196,7 +196,7 @@ class ServedIteration:
         self._parked = still
 
     def _answer_parked(self) -> None:
-        """Answer with all that was made while the listener's thread woke up: one answer has several elements then."""
+        """Answer with all elements made while the listener's thread woke up; an answer may have several."""
         with self._changed:
             self._go_on()
 

@@ -67,13 +67,13 @@ class RayAgent:
         self._agent = begin(name, order, get_node_ip_address(), token)
 
     def place(self) -> tuple[int, str]:
-        """Return the numbers of this process and of Ray's node."""
+        """Return the ids of this process and of its Ray node."""
         from ray import get_runtime_context  # noqa: PLC0415 - as above
 
         return os.getpid(), str(get_runtime_context().get_node_id())
 
     def lives(self) -> None:
-        """Never return: that the call fails is the news that the actor is gone."""
+        """Never return: if the call fails, the actor is gone."""
         threading.Event().wait()
 
 

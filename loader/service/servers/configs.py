@@ -29,27 +29,29 @@ class DispatcherConfig:
     protocol : {None, "grpc", "grpc+local", "tcp"}
         Accepted for compatibility with tf.data: all names mean the one protocol of this library, over TCP.
     work_dir : str, optional
-        A folder, or a URL that fsspec knows, where registered datasets and the journal are kept.
+        A folder, or a URL that fsspec supports, for registered datasets and the journal. It is used only with
+        `fault_tolerant_mode`; otherwise they are kept in memory.
     fault_tolerant_mode : bool
-        True to write datasets and jobs to a journal in `work_dir` before calls are answered, so that a restarted
-        dispatcher continues.
+        True to write datasets and jobs to a journal in `work_dir` before calls are answered. A restarted dispatcher
+        then continues from it.
     worker_addresses : sequence of str, optional
-        The workers that may join, as ``"host"``, ``"host:port"`` or ``"host:%port%"``, in the order in which they are
-        numbered where shares are static. By default all may join.
+        The workers that may join, as ``"host"``, ``"host:port"`` or ``"host:%port%"``. Policies with static shares
+        number the workers in this order. By default all may join.
     job_gc_check_interval_ms : int, optional
-        The time between checks for jobs without consumers; by default ten minutes.
+        The time between checks for jobs that have no consumers; by default ten minutes.
     job_gc_timeout_ms : int, optional
-        The time without consumers after which a job is removed; by default five minutes, and -1 means never.
+        The time without consumers after which a job is removed; -1 means never. By default five minutes.
     worker_timeout_ms : int, optional
         The time without a heartbeat after which a worker counts as lost; by default 36 s. A worker whose connection ends
         is lost at once.
     worker_max_concurrent_snapshots : int
-        Ignored: a dispatcher writes no snapshots here.
+        Ignored: in this library a dispatcher does not write snapshots.
     host : str
-        The interface to listen on, and the host in `DispatchServer.target`; not in tf.data. By default only processes of
-        this machine can connect; for others pass the address by which they reach it.
+        The interface to listen on, and the host in `DispatchServer.target`; not in tf.data. By default only processes
+        of this machine can connect. To admit other machines, pass the address by which they reach this one.
     token_file : str, optional
-        The token file; not in tf.data. By default ``TUNDISH_SERVICE_TOKEN_FILE``, else the user's own on this machine.
+        The token file; not in tf.data. By default ``TUNDISH_SERVICE_TOKEN_FILE``, else the user's token file on this
+        machine.
 
     Examples
     --------
@@ -89,8 +91,8 @@ class WorkerConfig:
     dispatcher_address : str
         The dispatcher's address, as ``"host:port"``. Several, with commas between them, are tried in turn.
     worker_address : str, optional
-        The address by which trainers reach this worker, as ``"host:port"``; ``%port%`` stands for the port that it listens
-        on. By default ``"localhost:%port%"``.
+        The address by which trainers reach this worker, as ``"host:port"``. ``%port%`` is replaced by the port that
+        the worker listens on. By default ``"localhost:%port%"``.
     port : int
         The port to listen on; 0 takes a free one.
     protocol : {None, "grpc", "grpc+local", "tcp"}
@@ -98,19 +100,20 @@ class WorkerConfig:
     heartbeat_interval_ms : int, optional
         The time between heartbeats; by default 12 s. Changes are reported at once in any case.
     dispatcher_timeout_ms : int, optional
-        The time to wait for a dispatcher, at the start and when it is gone; by default an hour.
+        The time to wait for a dispatcher, at the start and after it disappears; by default an hour.
     data_transfer_protocol, data_transfer_address : str, optional
         Ignored: a trainer has one connection to each worker process.
     host : str, optional
-        The interface to listen on; not in tf.data. By default that of `worker_address`, if it belongs to this machine.
-        Without both, only processes of this machine can connect.
+        The interface to listen on; not in tf.data. By default the host of `worker_address`, if that belongs to this
+        machine. If neither is given, only processes of this machine can connect.
     cores : int, optional
-        The maximum number of worker processes, for all trainers together; not in tf.data. By default the cores of this
-        process.
+        The maximum number of worker processes, for all trainers together; not in tf.data. By default the number of
+        cores of this process.
     name : str, optional
-        The worker's name in the dispatcher; not in tf.data. By default a unique one.
+        The name under which the dispatcher knows the worker; not in tf.data. By default a unique name.
     token_file : str, optional
-        The token file; not in tf.data. By default ``TUNDISH_SERVICE_TOKEN_FILE``, else the user's own on this machine.
+        The token file; not in tf.data. By default ``TUNDISH_SERVICE_TOKEN_FILE``, else the user's token file on this
+        machine.
     """
 
     dispatcher_address: str

@@ -107,9 +107,9 @@ class DispatchServer(StartedServer):
 
     Notes
     -----
-    As in tf.data, `fault_tolerant_mode` writes registered datasets and jobs to `work_dir` before it answers, and a
-    dispatcher that is started again with the same port and `work_dir` continues. Here trainers continue meanwhile, because
-    they keep their workers, and their positions are in their own states.
+    As in tf.data, with `fault_tolerant_mode` the dispatcher writes registered datasets and jobs to `work_dir` before it
+    answers, and continues when it is started again with the same port and `work_dir`. Here trainers continue in the
+    meantime, because they keep their workers, and their positions are in their own states.
 
     Examples
     --------

@@ -33,7 +33,7 @@ class Joining:
     Parameters
     ----------
     dispatchers : sequence of (str, int)
-        The addresses of which the dispatcher has one.
+        The addresses to try; the dispatcher has one of them.
     credentials : Credentials
         The token and certificates.
     agent : dict
@@ -43,14 +43,14 @@ class Joining:
     interval_s : float
         Seconds between heartbeats.
     patience_s : float
-        Seconds without an answer after which it gives up.
+        The number of seconds without an answer after which it gives up.
     ended : callable
         Called when it has given up.
 
     Attributes
     ----------
     error : Exception or None
-        Why it gave up.
+        The reason why it gave up.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Joining:
         Raises
         ------
         Exception
-            Why it gave up.
+            The reason why it gave up.
         """
         self._joined.wait()
         if self.error is not None:
@@ -199,7 +199,7 @@ class Joining:
 
 
 def _told_of(lost: Mapping[str, LostJob]) -> dict[str, Any]:
-    """Return what a heartbeat says of lost jobs."""
+    """Return the part of a heartbeat that reports lost jobs."""
     return {
         "failed": {name: each.why for name, each in lost.items() if each.failed},
         "ended": {
@@ -212,7 +212,7 @@ def _told_of(lost: Mapping[str, LostJob]) -> dict[str, Any]:
 
 
 class _NewsError(Exception):
-    """A job has ended: the dispatcher is to hear of it now."""
+    """A job has ended, and the dispatcher must be notified now."""
 
 
 class _StoppedError(Exception):

@@ -1,7 +1,7 @@
 """The command line: ``tundish demo``, ``doctor``, ``inspect``, ``debug``, ``snapshot``, ``service`` and others.
 
-Each command is a module here and is imported when it is called: ``tundish --help`` is immediate,
-and what a command needs beyond the library (Pillow for the demo) nobody else has to install.
+Each command is a module here, and is imported only when it is called. So ``tundish --help`` is fast, and a package that
+only one command needs (Pillow for the demo) does not have to be installed for the others.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def run() -> int:
 
 
 def section(head: str, lines: list[str]) -> None:
-    """Print lines, with a word before the first."""
+    """Print lines, with a heading at the left of the first."""
     for number, line in enumerate(lines):
         say(f"{head if number == 0 else '':<11}{line}")
 

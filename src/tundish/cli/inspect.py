@@ -30,7 +30,7 @@ _REFUSED = (ImportError, OSError, AttributeError, TypeError, ValueError, SyntaxE
 def run(
     target: str, svg: str | None = None, *, spec: bool = False, seconds: float | None = None
 ) -> int:
-    """Print a dataset's outline, and draw it if asked to; run it for a while if asked to.
+    """Print a dataset's outline; on request, also draw it and run it for a while.
 
     Parameters
     ----------
@@ -42,13 +42,13 @@ def run(
     spec : bool
         Learn the elements' spec by running the plan on the first one.
     seconds : float, optional
-        Run the dataset for so long, and say what it waits for.
+        Run the dataset for this time, and print what it waits for.
 
     Returns
     -------
     int
-        The exit status: 1 when its spec was asked for and the first element fails; 2 when there is no such dataset, or
-        nowhere to put the drawing; 130 after Ctrl-C.
+        The exit status: 1 if the spec was requested and the first element fails; 2 if the dataset cannot be found, or
+        the drawing cannot be written to `svg`; 130 after Ctrl-C.
     """
     try:
         if svg is not None:

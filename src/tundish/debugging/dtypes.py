@@ -119,7 +119,7 @@ def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> np.dtype:
     Returns
     -------
     numpy.dtype
-        The common dtype; float32 without values.
+        The common dtype; float32 if there are no values.
 
     Raises
     ------

@@ -16,7 +16,7 @@ TEXTS = (str, bytes)
 
 
 def is_nest(value: Any) -> bool:
-    """Return True if a checked value is a nest: a dict or a namedtuple; a list or tuple is an array."""
+    """Return True if a checked value is a nest: a dict or a namedtuple. A list or tuple counts as an array."""
     return isinstance(value, dict) or (
         is_namedtuple(type(value)) and not isinstance(value, (Ragged, Sparse))
     )

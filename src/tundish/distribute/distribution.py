@@ -44,14 +44,14 @@ def distribute_dataset(
 ) -> DistributedDataset:
     """Divide a dataset of global batches over processes, and over the replicas of each.
 
-    Every process builds the same dataset and calls this. At each step all of them together have one
-    global batch: `dataset`'s last ``batch(n)``, n rows divided over all replicas.
+    Every process builds the same dataset and calls this function. At each step, all processes together have one
+    global batch: the n rows of the last ``batch(n)`` in `dataset`, divided over all replicas.
 
     Parameters
     ----------
     dataset : Dataset
         The dataset of global batches, the same in every process; its last operator is a `batch`.
-        ``options().distribute.auto_shard_policy`` says how it is divided: see Notes.
+        Its ``options().distribute.auto_shard_policy`` determines how it is divided: see Notes.
     options : InputOptions, optional
         Options of tf.distribute.
     context : InputContext, optional
@@ -60,13 +60,13 @@ def distribute_dataset(
         The number of replicas (accelerators) that each process feeds. Default: that of `context`,
         ``num_replicas_in_sync / num_input_pipelines``; one for a launcher's process.
     uneven : {"drop", "pad", "error", "ignore"}, optional
-        The rule for a last batch that cannot be divided evenly. "drop" drops rows that not all replicas have. "pad"
-        fills up with zeros, and the bools of `mask_key` in each element (a dict) mark the real rows. "error"
-        raises. "ignore" ends each process by itself, for evaluations that do not communicate.
+        The rule for a last batch that cannot be divided evenly. "drop" drops the rows that only some replicas would
+        get. "pad" adds rows of zeros; each element, a dict, has bools under `mask_key` that mark the real rows.
+        "error" raises an error. "ignore" lets each process end by itself, for evaluations that do not communicate.
         Default: see Notes.
     all_min : callable, optional
-        ``all_min(n)`` returns the minimum of the ints that all processes call it with: an all-reduce. It is
-        called at every step, so that all processes end together if the plan does not say where.
+        An all-reduce: all processes call ``all_min(n)`` with an int each, and it returns the minimum. It is
+        called at every step, so that all processes end together even if the plan does not determine the end.
     mask_key : str
         The key of the mask for "pad".
 
@@ -77,38 +77,38 @@ def distribute_dataset(
     Raises
     ------
     TypeError
-        An argument is of another type.
+        An argument has a wrong type.
     ValueError
         The dataset cannot be divided in this way; the message says why, and what to do.
 
     Notes
     -----
-    The policies are tf.data's; `DATA` is the one with states for any number of processes.
+    The policies are tf.data's. Only `DATA` has states that fit any number of processes.
 
     ======= ========================================================================================
     DATA    The rows of each batch are divided; process i of n gets part i of n. If `batch` is the last
             operator, apart from `prefetch`, `repeat`, `take` and `skip`, rows are divided before they are
-            computed: a process computes only its own rows. After other operators (a
+            computed, so a process computes only its own rows. With other operators (a
             `map` of batches, `padded_batch`) each process computes every batch and takes its rows.
             All processes have the same steps; without `uneven` the last batch is divided as it is.
-    FILE    Process i has every n-th file, starting at file i, and makes batches of its share of the size.
-            The contents of a batch and the number of steps depend on the files. Without `uneven`,
-            different numbers of steps are an error, before anything is read. See `all_min`.
-    OFF     Each process reads the whole dataset, and makes batches of its share of the size: for a
-            dataset that is already divided. Each process ends by itself.
+    FILE    Process i has every n-th file, starting at file i, and its batches have its share of the
+            batch size. The contents of a batch and the number of steps depend on the files. Without
+            `uneven`, different numbers of steps raise an error before anything is read. See `all_min`.
+    OFF     Each process reads the whole dataset, and its batches have its share of the batch size. This
+            is for a dataset that is already divided. Each process ends by itself.
     HINT    As OFF, divided at ``shard(SHARD_HINT, SHARD_HINT)`` in the plan.
-    AUTO    FILE if that saves reading (files that are not read by record number), is correct, and has
-            an end that all processes know (an infinite dataset, or `all_min`); else DATA. The default.
+    AUTO    The default: FILE if that saves reading (files that are not read by record number), is
+            correct, and has an end that all processes know (an infinite dataset, or `all_min`); else DATA.
     ======= ========================================================================================
 
-    Parts differ by at most one row; the first are larger: 5 rows over 4 replicas are 2, 1, 1, 1. In tf.distribute they
-    are 2, 2, 1, 0 for a last batch. With DATA, worker i of tf.distribute has parts i, i+n, ...; here the parts of a
-    process are adjacent, so the rows of all processes in order are the global batch.
+    Parts differ by at most one row, and the first parts are the larger ones: 5 rows over 4 replicas are divided into
+    2, 1, 1 and 1. tf.distribute divides a last batch into 2, 2, 1 and 0. With DATA, worker i of tf.distribute has parts
+    i, i+n, ...; here the parts of a process are adjacent, so the rows of all processes in order are the global batch.
 
-    If rows are divided, all processes need the same order. Operators without a seed (`shuffle`)
-    get the same seed in each process: 0, as in torch's DistributedSampler, or one that processes agree on
-    with `all_min`, or that of ``set_seed``. In tf.distribute each process shuffles in its own order, so
-    some elements come twice and others never.
+    If rows are divided, all processes need the same order. Operators without a seed (such as `shuffle`) therefore get
+    the same seed in each process: 0, as in torch's DistributedSampler, or a seed that the processes agree on with
+    `all_min`, or the seed of ``set_seed``. In tf.distribute each process shuffles in its own order, so
+    some elements occur twice and others never.
 
     The counterpart in tf.distribute is ``strategy.experimental_distribute_dataset(dataset, options)``.
 

@@ -325,10 +325,10 @@ def _told(value: Any) -> str:
 
 
 def _feed(sink: _Sink, value: object, seen: dict[int, int]) -> None:
-    """Write a value to `sink` so that different values give different bytes.
+    """Write a value to `sink` so that different values produce different bytes.
 
-    Every piece is preceded by its kind and its length. `seen` numbers the objects on the way
-    down, so that one that holds itself ends.
+    Every piece is preceded by its kind and its length. `seen` numbers the objects that contain the
+    value, so that the recursion ends at an object that contains itself.
     """
     kind = type(value)
     if value is None or kind in (bool, int, float, complex):

@@ -83,7 +83,7 @@ class Tag:
 
 @dataclass(frozen=True)
 class Draw:
-    """Augment: change every leaf by what `rng` says, after a number of draws that differs."""
+    """Augment: change every leaf by a number drawn from `rng`, after a varying number of other draws."""
 
     k: int = 1
 

@@ -165,7 +165,7 @@ class Reused:
 
 @dataclass(frozen=True)
 class Boxed:
-    """An object with a list that it fills again each time."""
+    """An object with a list that is refilled at each call."""
 
     k: int = 1
 

@@ -1,7 +1,7 @@
-"""The orders of shuffles, straight from their definition: for comparison, not for speed.
+"""The orders of shuffles, computed directly from their definitions: for comparison, not for speed.
 
 `shuffle(buffer_size, seed)` draws 32-bit words of Philox 4x32-10 [1]_ and picks from a window
-that slides over its input. Seeds reach it as they do in TensorFlow. `shuffle(None, seed)` is a keyed
+that slides over its input. Seeds are passed to it as in TensorFlow. `shuffle(None, seed)` is a keyed
 permutation of our own [2]_.
 
 References
@@ -135,10 +135,10 @@ def window_shuffle(items: Iterable[T], size: int, draws: Iterator[int]) -> Itera
 def permutation(count: int, seed: int, number: int) -> list[int]:
     """Return the order of pass `number` of ``shuffle(None, seed)``: the element at each position.
 
-    Its six keys of 64 bits are a blake2b digest of the seed and the number of the pass, each made odd. Few
-    elements are sorted by a hash of their positions under the first key. Of many, each position is walked
-    through a Feistel network of six rounds, over the least even power of two that holds them, until it
-    lands on one of them.
+    Its six 64-bit keys are a blake2b digest of the seed and the number of the pass, each made odd. Up to `FEW` elements
+    are sorted by a hash of their positions under the first key. With more elements, each position goes through a
+    Feistel network of six rounds, which permutes the numbers less than a power of 4: the smallest that is at least
+    the number of elements. This is repeated until the result is the number of an element.
 
     Examples
     --------
@@ -261,9 +261,9 @@ def directed(inputs: Sequence[Iterable[T]], choices: Iterable[int], *, stop: boo
     inputs : sequence of iterables
         The inputs.
     choices : iterable of int
-        Which is next; one that has ended is left out.
+        The index of the next input to take an item from. A choice of an input that has ended is skipped.
     stop : bool
-        Whether choosing one that has ended ends all.
+        True to end as soon as a chosen input has ended.
 
     Examples
     --------

@@ -90,7 +90,7 @@ def wanted() -> bool:
 
 
 def active() -> bool:
-    """Return True if new memory in this process contains the pattern, by sampling some.
+    """Return True if samples of new memory in this process contain the pattern.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Values as users have them: array-likes, unusual arrays, tables, mutable objects.
 
-`Give` makes an element of a kind from any element, `Given` is a source of them, `given` a list. Each of `VALUES` is
-one kind; ``framework`` is one of what is installed (pandas, polars, xarray, torch, JAX), by turns. What each is as an
-element is said by the reference (`tundish.testing.nests.normal`), which shares no code with the loader.
+`Give` makes a value of a kind from any element, `Given` is a source of such values, and `given` returns a list of them.
+Each entry of `VALUES` is one kind; ``framework`` varies among the installed frameworks (pandas, polars, xarray, torch,
+JAX). The reference (`tundish.testing.nests.normal`), which shares no code with the loader, defines the element that
+each value becomes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Like:
     Parameters
     ----------
     values : numpy.ndarray or Exception
-        What ``__array__`` gives, or raises.
+        The array that ``__array__`` returns, or the error that it raises.
     """
 
     def __init__(self, values: Any) -> None:
@@ -223,7 +224,7 @@ class Give:
     kind : str
         One of `VALUES`.
     within : {"", "dict", "tuple", "both"}
-        The nest that it is a leaf of; by itself without.
+        The nest of which the value is a leaf; "" for the value alone.
     """
 
     kind: str

@@ -2,7 +2,7 @@
 
 ::
 
-    from tundish.torch import DataLoader  # that import, nothing else changed
+    from tundish.torch import DataLoader  # the only change
 
 Names are imported on first use. torch itself is imported here, so that an error is raised at once if it is missing.
 """

@@ -26,7 +26,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 def _added_types() -> list[tuple[Any, Any]]:
-    """Return what the user has put into torch's table of collate rules."""
+    """Return the rules that the user has added to torch's table of collate rules."""
     table: dict[Any, Any] = torch_collate.default_collate_fn_map
     return [
         (kind, rule)
@@ -52,18 +52,18 @@ TORCH = Flavour(
 class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
     """A subclass of torch's ``DataLoader`` that uses tundish's workers.
 
-    Only the import changes. Batches are tensors in shared memory, which the training process does not
-    copy. Samples are written into their rows as soon as they are made.
-    The order of samples is torch's for the same seed.
+    To switch from torch's, change only the import. Batches are tensors in shared memory, which the training process
+    does not copy. Samples are written into their rows as soon as they are made.
+    The order of samples is the same as torch's for the same seed.
 
     Parameters
     ----------
     dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, collate_fn, pin_memory
-        torch's own, with torch's checks.
+        As in torch, with torch's checks.
     drop_last, timeout, worker_init_fn, multiprocessing_context, generator, prefetch_factor
-        Likewise.
+        As in torch.
     persistent_workers, pin_memory_device, in_order
-        Likewise.
+        As in torch.
     rng_compat : {"batch", "torch"}
         The way in which the global generators of Python, numpy and torch are seeded in workers. "batch": for each
         batch, from the base seed, the epoch and the place of the batch's first sample, so the numbers do not depend
@@ -79,7 +79,7 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
     state can also be loaded with another number of workers and, with a ``DistributedSampler``, another
     number of ranks.
 
-    These rules are not torch's:
+    The differences from torch are:
 
     - If ``__getitem__`` takes ``rng``, it gets a numpy generator keyed by the sample's place in the epoch.
     - A worker that dies is replaced, and its batches are made again.

@@ -223,7 +223,7 @@ class _Event:
         self._event = stream.record_event()
 
     def passed(self) -> bool:
-        """Return True if everything before it is done."""
+        """Return True if all work on the stream before the mark is done."""
         return bool(self._event.query())
 
 

@@ -48,7 +48,7 @@ def test_namedtuples_of_two_classes() -> None:
         Dataset.from_list([pair(1, 2), again(1, 2)])
 
 
-class Checked(namedtuple("Checked", "x y")):  # noqa: PYI024
+class Checked(namedtuple("Checked", "x y")):  # noqa: PYI024, SLOT002
     """A namedtuple whose class looks at what it is given."""
 
     def __new__(cls, x: Any, y: Any) -> Self:

@@ -34,16 +34,16 @@ LIMIT_S = 9.0
 
 
 class OutOfPatience(BaseException):
-    """Raised while the next element is waited for, when patience is at its end."""
+    """Raised if the patience runs out while waiting for the next element."""
 
 
 class Leaving:
-    """Handles SIGTERM and SIGINT while it is entered: notes the first, obeys the second at once.
+    """Handles SIGTERM and SIGINT in a ``with`` block: notes the first signal, and obeys the second at once.
 
     Attributes
     ----------
     signal : int or None
-        The signal that came.
+        The signal that arrived.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Leaving:
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("signals are handled in the main thread only")
-        # A byte for each signal reaches the thread though this one sits in a long C call.
+        # Each signal sends a byte to the other thread, even while this one is in a long C call.
         self._ear, self._mouth = socket.socketpair()
         self._mouth.setblocking(False)
         self._fd = signal.set_wakeup_fd(self._mouth.fileno(), warn_on_full_buffer=False)
