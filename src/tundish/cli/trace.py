@@ -138,7 +138,7 @@ def show_converted(out: str, done: Converted) -> int:
 
 
 def read(path: Path) -> list[Event]:
-    """The messages of a trace, without torn lines: a killed process leaves one, and others go on behind it."""
+    """Return the messages of a trace, without the torn line that a killed process leaves before those of others."""
     done = Converted()
     with path.open(encoding="utf-8", errors="replace") as lines:
         events = list(messages(lines, done))
