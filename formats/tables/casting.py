@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tundish.calls import check_is
-from tundish.formats.tables.overflow import check_kept
+from tundish.formats.tables.overflow import check_kept, in_zone
 
 if TYPE_CHECKING:
     from tundish.formats.tables.columns import Bad
@@ -129,7 +129,8 @@ def cast(array: Any, kind: Any, name: str, bad: Bad, *, alone: bool = False) -> 
             return cast(pa.concat_arrays([array, array[:0]]), kind, name, bad, alone=True)
         if len(array) == 1:
             text = str(problem).splitlines()[0]
-            bad.setdefault(0, f"column {name!r}: {shown(array)} is no {kind}: {text}")
+            given = shown(array.cast(in_zone("UTC", array.type, kind)))
+            bad.setdefault(0, f"column {name!r}: {given} is no {kind}: {text}")
             return pa.nulls(1, kind)
         half = len(array) // 2
         late: Bad = {}
@@ -166,8 +167,7 @@ def cast_whole(array: Any, kind: Any) -> Any:
         array = array.dictionary_decode()
     if pa.types.is_float16(array.type):
         array = _as(np.float64, array)
-    if pa.types.is_timestamp(array.type) and pa.types.is_date(kind):
-        array = array.cast(pa.timestamp(array.type.unit))  # in UTC: a zone has other days
+    array = array.cast(in_zone(None, array.type, kind))  # in UTC: a zone has other days
     if pa.types.is_float16(kind):
         return _halved(array)
     made = array.cast(kind, safe=True)

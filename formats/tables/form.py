@@ -13,6 +13,10 @@ from tundish.errors import SpecError
 from tundish.formats.format import Format
 from tundish.formats.tables.casting import Kind, cast
 from tundish.formats.tables.columns import Bad, Null, check_type, default_of, note_nulls, to_numpy
+from tundish.formats.tables.int96 import cast_row_by_row, rows_where, wrapped
+
+_WIDE = "\0wide"
+"""The end of the name of a column in its wider type."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +110,14 @@ class TableLayout:
         Columns that are null in some row although they must not be, as far as the file's first rows show: the
         error of one row names them all.
     wide : collection of str
-        The paths of columns and fields that a batch may have in a wider type than the schema: a value that does not
-        fit the schema's is its row's error.
+        The paths of columns and fields that the file has in a wider type than its schema says.
 
     Attributes
     ----------
     names : list of str
         The columns to read, in the order of the file, fields of structs as ``"a.b"``.
-    wide : list of str
-        Those of them that may be wider, with the other fields of their structs.
+    wide : dict of str to tuple of str
+        Those of them that have a wider type, or a field of one, with their path of names.
 
     Raises
     ------
@@ -142,13 +145,11 @@ class TableLayout:
             self._check(name, route, kind)
         routes = {".".join(route): route for _, route, _ in self._fields if route}
         self.names = list(routes)
-        inner = {name for name in routes if any(f"{path}.".startswith(f"{name}.") for path in wide)}
-        heads = {routes[name][0] for name in inner}
-        self.wide = [name for name, route in routes.items() if route[0] in heads]
-        self._fields = [
-            (name, route, kind or (self._type(route) if ".".join(route) in inner else None))
-            for name, route, kind in self._fields
-        ]
+        self.wide = {
+            name: route
+            for name, route in routes.items()
+            if any(f"{path}.".startswith(f"{name}.") for path in wide)
+        }
 
     def _route(self, name: str) -> tuple[str, ...]:
         """Return the path of names to a column; empty if it does not exist."""
@@ -190,20 +191,39 @@ class TableLayout:
         except SpecError as problem:
             raise SpecError(f"{self._path}: {problem}") from None
 
+    def beside(self, batch: Any, wide: Any) -> Any:
+        """Return a batch with the columns in their wider type beside those whose values do not fit the schema's.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Rows of this file.
+        wide : pyarrow.RecordBatch
+            The columns `wide` of the same rows, in their wider type.
+        """
+        for name, route in self.wide.items():
+            column = _column(wide, route)
+            if rows_where(wrapped, _column(batch, route), column).any():
+                batch = batch.append_column(name + _WIDE, column)
+        return batch
+
     def nest(self, batch: Any, bad: Bad) -> Any:
         """Convert a batch of rows to a nest.
 
         Parameters
         ----------
         batch : pyarrow.RecordBatch
-            A valid batch of this file.
+            A valid batch of this file, after `beside` if it has wider types.
         bad : dict of int to str
             Receives the rows without a value, with the problem.
         """
         made: dict[str, Any] = {}
         for name, route, kind in self._fields:
             array = _column(batch, route) if route else pa.nulls(len(batch), kind or pa.null())
-            if kind is not None:
+            if name in self.wide and name + _WIDE in batch.schema.names:
+                wide = batch.column(name + _WIDE)
+                array = cast_row_by_row(array, wide, kind or array.type, name, bad)
+            elif kind is not None:
                 array = cast(array, kind, name, bad)
             into = made
             for part in route[:-1]:

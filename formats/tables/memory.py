@@ -13,7 +13,7 @@ from tundish.formats.tables import views
 from tundish.formats.tables.digest import digest_of_table
 from tundish.formats.tables.form import TableFormat, TableLayout
 from tundish.formats.tables.source import check_kind
-from tundish.formats.tables.taking import rows_at
+from tundish.formats.tables.taking import takeable
 from tundish.spec import flatten, map_leaves, unflatten
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ArrowRows:
         if len(batches) > _MANY_CHUNKS and self._count < _FEW_ROWS * len(batches):
             self.table = self.table.combine_chunks()
             batches = self.table.to_batches()
-        self._batches = batches
+        self._batches = [takeable(batch) for batch in batches]
         self._starts = np.cumsum([0, *map(len, batches)])
         self._views: dict[int, Any] = {}
         self._block: tuple[int, int, Any, dict[int, str]] = (0, 0, None, {})
@@ -156,7 +156,7 @@ class ArrowRows:
             nest = self.layout.nest(batch.slice(int(at[0]), len(at)), bad)
         else:
             try:
-                taken = rows_at(batch, at)
+                taken = batch.take(pa.array(at))
             except pa.ArrowNotImplementedError:  # lists of views of texts, and the like
                 return None
             nest = self.layout.nest(taken, bad)

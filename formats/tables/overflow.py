@@ -43,6 +43,31 @@ def _is_list(kind: Any) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
+def in_zone(zone: str | None, kind: Any, made: Any) -> Any:
+    """Return a type with times in another zone where they have one and become dates, also in lists and structs.
+
+    Parameters
+    ----------
+    zone : str or None
+        The zone.
+    kind, made : pyarrow.DataType
+        The type, and what it is cast to.
+    """
+    types = pa.types
+    if types.is_timestamp(kind) and kind.tz is not None and types.is_date(made):
+        return pa.timestamp(kind.unit, zone)
+    if types.is_struct(kind) and types.is_struct(made):
+        asked = {field.name: field.type for field in made}
+        fields = [(field, asked.get(field.name, field.type)) for field in kind]
+        return pa.struct([f.with_type(in_zone(zone, f.type, to)) for f, to in fields])
+    if _is_list(kind) and _is_list(made):
+        item = kind.value_field.with_type(in_zone(zone, kind.value_type, made.value_type))
+        if types.is_large_list(kind):
+            return pa.large_list(item)
+        return pa.list_(item, getattr(kind, "list_size", -1))
+    return kind
+
+
 def has_infinite(array: Any) -> bool:
     """Return True if a column has an infinite float32, also in lists and structs."""
     kind = array.type

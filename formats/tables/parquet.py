@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.file import open_file
 from tundish.formats.tables.form import TableLayout
-from tundish.formats.tables.int96 import int96_paths, unwrapped
+from tundish.formats.tables.int96 import int96_paths
 from tundish.formats.tables.reader import (
     MOST_ROWS,
     PIECE_BYTES,
@@ -118,8 +118,8 @@ class _ParquetReader(BatchReader):
             self._group, self._next = group, 0
             self._pieces = self._batches(self._file, group, self.layout.names)
             if self.layout.wide:
-                wide = self._batches(self._wide_file, group, self.layout.wide)
-                self._pieces = map(unwrapped, self._pieces, wide)
+                wide = self._batches(self._wide_file, group, list(self.layout.wide))
+                self._pieces = map(self.layout.beside, self._pieces, wide)
         while self._next < piece:
             batch = self._decoded(group)
             if batch.rows is None:

@@ -17,7 +17,6 @@ from tundish.formats.format import ColumnRun, RecordReader, RecordRun, Run
 from tundish.formats.kept import ByteCache
 from tundish.formats.tables.form import TableFormat
 from tundish.formats.tables.source import ARROW_ERRORS
-from tundish.formats.tables.taking import rows_at
 from tundish.spec import flatten, map_leaves, unflatten
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ class TableBatch:
             at = np.asarray(places) - self.first
             nest = self.taken(at)
             if nest is None:
-                nest = self.layout.nest(rows_at(self.rows, at), bad)
+                nest = self.layout.nest(self.rows.take(pa.array(at)), bad)
         return TableRows(places, after, nest, bad, batch=self)
 
     def taken(self, at: np.ndarray) -> Any:

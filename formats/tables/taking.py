@@ -1,49 +1,47 @@
-"""Rows of an Arrow batch by their indices."""
+"""Arrow batches of which pyarrow takes the right rows.
+
+Its `take` gives other rows of fixed-size lists in fixed-size lists if their memory begins before them, as that of a
+slice does.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    import numpy as np
 
-
-def rows_at(batch: Any, at: np.ndarray) -> Any:
-    """Return rows of a batch.
-
-    pyarrow's `take` gives other rows of fixed-size lists in fixed-size lists if their memory begins before them,
-    as that of a slice does. Rows of these are sliced one by one.
+def takeable(batch: Any) -> Any:
+    """Return a batch with copies of such columns in it.
 
     Parameters
     ----------
     batch : pyarrow.RecordBatch
-        The batch.
-    at : (k,) int64 ndarray
-        The indices of the rows, at least one.
-
-    Raises
-    ------
-    pyarrow.ArrowNotImplementedError
-        pyarrow takes no rows of a column's type.
+        The batch. What is read from a file needs no copy: its memory begins at its rows.
     """
-    if not any(_nested(column.type) for column in batch.columns):
-        return batch.take(pa.array(at))
-    indices, rows = pa.array(at), at.tolist()
-    columns = [
-        pa.concat_arrays([column.slice(row, 1) for row in rows])
-        if _nested(column.type)
-        else column.take(indices)
-        for column in batch.columns
-    ]
+    columns = [pa.concat_arrays([c, c[:0]]) if _shifted(c) else c for c in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-def _nested(kind: Any, *, within: bool = False) -> bool:
-    """Return True if a type has fixed-size lists in fixed-size lists."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _nested(kind.storage_type, within=within)
-    fixed = pa.types.is_fixed_size_list(kind)
-    inner = [kind.field(k).type for k in range(kind.num_fields)]
-    return (fixed and within) or any(_nested(each, within=fixed or within) for each in inner)
+def _shifted(array: Any, *, within: bool = False, after: bool = False) -> bool:
+    """Return True if an array has fixed-size lists in fixed-size lists whose memory may begin before them.
+
+    Parameters
+    ----------
+    array : pyarrow.Array
+        The array.
+    within : bool
+        True if it is in a fixed-size list.
+    after : bool
+        True if the memory of an array around it begins before that.
+    """
+    if isinstance(array, pa.ExtensionArray):
+        return _shifted(array.storage, within=within, after=after)
+    after = after or array.offset > 0
+    if pa.types.is_struct(array.type):
+        fields = map(array.field, range(array.type.num_fields))
+        return any(_shifted(field, within=within, after=after) for field in fields)
+    fixed = pa.types.is_fixed_size_list(array.type)
+    if fixed and within and after:
+        return True
+    return hasattr(array, "values") and _shifted(array.values, within=fixed or within, after=after)

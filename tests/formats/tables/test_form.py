@@ -128,6 +128,32 @@ LISTS: dict[str, Any] = {
 }
 
 
+ROWS: dict[str, Any] = {
+    "alone": (lambda item: item, lambda x: x),
+    "struct": (lambda item: pa.struct([("a", item)]), lambda x: {"a": x}),
+    **{name: (listed, lambda x: [x]) for name, listed in LISTS.items()},
+    "deep": (LISTS["deep"], lambda x: [[x]]),
+}
+
+
+@pytest.mark.parametrize("within", ROWS)
+def test_days_are_those_of_utc_in_lists_and_structs_too(within: str) -> None:
+    kind_of, row_of = ROWS[within]
+    days = [NIGHT.replace(tzinfo=dt.UTC), NOON.replace(tzinfo=dt.UTC), NIGHT.replace(tzinfo=WEST)]
+    zoned = pa.timestamp("us", "America/New_York")
+    bad: dict[int, str] = {}
+
+    made = cast(
+        pa.array([*map(row_of, days), None], kind_of(zoned)), kind_of(pa.date32()), "c", bad
+    )
+
+    assert made.to_pylist() == [row_of(NIGHT.date()), None, None, None]
+    assert list(bad) == [1, 2]
+    assert "datetime.datetime(2024, 2, 29, 12, 0, tzinfo=" in bad[1]
+    assert "datetime.datetime(2024, 2, 29, 5, 0, tzinfo=" in bad[2]
+    assert "it has a time of day" in bad[2]
+
+
 @pytest.mark.parametrize("listed", LISTS.values(), ids=LISTS.keys())
 def test_an_item_that_does_not_fit_is_an_error_of_its_row_alone(listed: Any) -> None:
     """An item beside a slice, which pyarrow casts too, is not of the slice."""

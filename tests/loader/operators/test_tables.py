@@ -21,6 +21,7 @@ from tests.newer import STRING_VIEW
 
 import tundish as td
 from tundish.errors import RecordCorruptError, SpecError
+from tundish.spec import flatten
 from tundish.testing.compare import Outcome, collect
 
 NOW = dt.datetime(2024, 2, 29, 12, 30, 5, 250_000)  # noqa: DTZ001 - without a zone, as Arrow's are
@@ -80,6 +81,35 @@ def test_rows_are_those_of_the_file(name: str, cut: tuple[int, ...], tmp_path: P
     assert outcomes(here.batch(2), workers=0) == outcomes(there.batch(2), workers=0)
     mixed = [each.shuffle(None, seed=1).batch(3) for each in (here, there)]
     assert outcomes(mixed[0], workers=0) == outcomes(mixed[1], workers=0)
+
+
+def _pairs(items: Any) -> Any:
+    return pa.FixedSizeListArray.from_arrays(items, 2)
+
+
+NUMBERS = pa.array(range(64))
+BITS = pa.array([k % 3 == 0 for k in range(64)])
+SHIFTED: dict[str, Any] = {
+    "slice": _pairs(_pairs(NUMBERS))[3:9],
+    "bits": _pairs(_pairs(BITS))[1:7],
+    "inner": _pairs(_pairs(NUMBERS)[3:15]),
+    "struct": pa.StructArray.from_arrays([_pairs(_pairs(NUMBERS))[3:9]], ["a"]),
+    "struct-slice": pa.StructArray.from_arrays([_pairs(_pairs(NUMBERS))], ["a"])[3:9],
+    "deep": _pairs(_pairs(_pairs(NUMBERS)))[1:7],
+    "list": pa.ListArray.from_arrays(
+        pa.array([0, 0, 1, 2, 3, 4, 6], pa.int32()), _pairs(_pairs(NUMBERS))[2:8]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHIFTED)
+def test_matrices_in_a_part_of_memory_are_their_rows(name: str) -> None:
+    ds = td.Dataset.from_arrow(pa.table({"x": SHIFTED[name]}))
+    at = np.array([5, 0, 2, 2])
+
+    found = flatten(ds._node.source.columns(at))[0][0]  # type: ignore[attr-defined]  # ours
+    expected = [flatten(ds[k])[0][0] for k in at.tolist()]
+    assert all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
 
 
 def test_rows_are_the_same_in_workers(tmp_path: Path) -> None:
