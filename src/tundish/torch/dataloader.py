@@ -183,11 +183,11 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
     @property
     def pin_memory_device(self) -> str:
         """Torch's argument; by it Accelerate's copies of a loader are known."""
-        return Marked.of(self, self._device_to_pin_for)
+        return Marked.of(self, self.__dict__["pin_memory_device"])
 
     @pin_memory_device.setter
     def pin_memory_device(self, device: str) -> None:
-        self._device_to_pin_for = str(device)
+        self.__dict__["pin_memory_device"] = str(device)  # where Lightning looks for it
 
     @property
     def finish(self) -> Any:
