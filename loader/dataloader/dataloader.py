@@ -34,7 +34,7 @@ from tundish.loader.run.starting.launcher import launcher
 if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset
 
-_OF_A_PROCESS = ("_iterator", "_pinning", "_wrapper")
+_OF_A_PROCESS = ("_iterator", "_pinning")
 
 
 class Loading:

@@ -19,7 +19,16 @@ except ModuleNotFoundError as missing:
 from tundish.errors import SpecError
 from tundish.loader.dataset import Dataset
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
-from tundish.spec import ArraySpec, DatasetSpec, flatten, paths, spec_of, unflatten
+from tundish.spec import (
+    ArraySpec,
+    DatasetSpec,
+    flatten,
+    leaves_like,
+    paths,
+    same_structure,
+    spec_of,
+    unflatten,
+)
 
 __all__ = ["from_tf_dataset", "to_tf_dataset"]
 
@@ -98,13 +107,10 @@ def _dtypes_as_in(spec: Any) -> Callable[[Any], Any]:
 
     def check(element: Any) -> Any:
         leaves, have = flatten(element)
-        if (
-            have != tree
-        ):  # the keys of a dict may have another order; TensorFlow raises for what differs
-            by_path = dict(zip(paths(have), leaves, strict=True))
-            if by_path.keys() != set(names):
+        if have != tree:
+            if not same_structure(have, tree):  # TensorFlow raises for it
                 return element
-            leaves = [by_path[name] for name in names]
+            leaves = leaves_like(element, tree)
         for leaf, kind, name in zip(leaves, kinds, names, strict=True):
             if not kind.accepts(leaf):
                 raise SpecError(

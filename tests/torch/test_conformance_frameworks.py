@@ -97,3 +97,12 @@ def test_lightning_takes_it(torch_face: Face) -> None:
 def test_importing_it_loads_no_torch() -> None:
     code = "import sys, tundish; tundish.DataLoader; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_lightning_keeps_the_device_to_pin_for(torch_face: Face) -> None:
+    data = pytest.importorskip("lightning.fabric.utilities.data")
+    sampler = torch.utils.data.SequentialSampler(Numbers(6))
+    for device in ("cuda:1", ""):
+        loader = torch_face(Numbers(6), batch_size=2, pin_memory_device=device)
+        assert data._update_dataloader(loader, sampler).pin_memory_device == device
+        assert type(vars(loader)["pin_memory_device"]) is str, "it carries no loader along"

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import functools
 import sys
-import weakref
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from torch.utils.data import IterDataPipe, MapDataPipe
@@ -22,13 +20,24 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from tundish.torch.handing import hand_over
 
 
-class Marked(str):  # noqa: SLOT000 - it has one attribute, by which it is a mark
+class Marked(str):  # noqa: SLOT000 - it has attributes, by which it is a mark
     """A ``pin_memory_device`` that also carries the loader that it was read from.
 
     It is the argument that always goes along, and nothing is done with it.
+
+    Attributes
+    ----------
+    loader : DataLoader
+        Ours.
+    wrapper : DataLoaderAdapter or None
+        Accelerate's around it, if it was read through that.
+    skips : bool
+        Whether batches of an iterable dataset are left out of what is made of it, as they come.
     """
 
     loader: Any
+    wrapper: Any = None
+    skips = False
 
     @classmethod
     def of(cls, loader: Any, device: str) -> Marked:
@@ -38,12 +47,12 @@ class Marked(str):  # noqa: SLOT000 - it has one attribute, by which it is a mar
         return mark
 
 
-def adopt(ours: Callable[..., Any]) -> None:
+def adopt(ours: type) -> None:
     """Let Accelerate make loaders of our class where it was given one; if it is imported.
 
     Parameters
     ----------
-    ours : callable
+    ours : type
         Our class.
     """
     module: Any = sys.modules.get("accelerate.data_loader")
@@ -51,69 +60,84 @@ def adopt(ours: Callable[..., Any]) -> None:
     if adapter is None or getattr(module.DataLoader, "__module__", "") == __name__:
         return
     theirs, begin = module.DataLoader, adapter.__init__
+    update, load = adapter._update_state_dict, adapter.load_state_dict  # noqa: SLF001
 
     def made(dataset: Any, **options: Any) -> Any:
-        origin = _origin(dataset, options)
-        if origin is None:
+        mark = _mark(dataset, options)
+        if mark is None:
             return theirs(dataset, **options)
-        own = {"rng_compat": origin.rng_compat, "globals": origin.globals}
-        position = hand_over(origin, dataset, options, module.SkipBatchSampler)
+        own = {"rng_compat": mark.loader.rng_compat, "globals": mark.loader.globals}
+        position = hand_over(mark, dataset, options, module.SkipBatchSampler)
         loader = ours(dataset, **options, **own)
-        loader._resume, loader._adopted = position, True  # noqa: SLF001 - ours
+        loader._resume = position  # noqa: SLF001 - ours
         return loader
 
     @functools.wraps(begin)
     def begun(
         self: Any, dataset: Any, use_stateful_dataloader: bool = False, **options: Any
     ) -> None:
-        origin = _origin(dataset, options)
-        if origin is not None and isinstance(self, module.SkipDataLoader):
-            origin._adopted = True  # noqa: SLF001 - this one skips, as do those made of prepared ones
-        begin(self, dataset, use_stateful_dataloader and origin is None, **options)
-        if origin is not None:
-            _keep_state(self, module)
+        mark = _mark(dataset, options)
+        if mark is not None and isinstance(self, module.SkipDataLoader):
+            mark.skips = True
+        begin(self, dataset, use_stateful_dataloader and mark is None, **options)
+        if mark is None:
+            return
+        # `save_state` asks for this. Only the first process iterates the loader of a dispatcher.
+        everywhere = not isinstance(self, module.DataLoaderDispatcher)
+        self.use_stateful_dataloader = everywhere or module.PartialState().process_index == 0
+
+    def counts(self: Any) -> bool:  # epochs, around one of ours
+        return isinstance(self.base_dataloader, ours) and "iteration" in vars(self)
+
+    @functools.wraps(update)
+    def updated(self: Any) -> None:
+        update(self)
+        if not counts(self):
+            return
+        # It sets the epoch of samplers by this number, which it does not save itself.
+        self.dl_state_dict["_iteration"] = self.iteration + self.end_of_dataloader
+        if isinstance(self, module.DataLoaderDispatcher):
+            _step_back(self)
+
+    @functools.wraps(load)
+    def loaded(self: Any, state: dict[str, Any]) -> None:
+        load(self, state)
+        if counts(self):
+            self.dl_state_dict = state  # should it be saved before there is another batch
+            self.iteration = state.get("_iteration", self.iteration)
 
     module.DataLoader, adapter.__init__ = made, begun
+    adapter._update_state_dict, adapter.load_state_dict = updated, loaded  # noqa: SLF001
+    adapter.pin_memory_device = _OfWrapper()
 
 
-def _origin(dataset: Any, options: dict[str, Any]) -> Any:
-    """Return the loader of ours that options were read from; None if it is another loader's."""
+def _mark(dataset: Any, options: dict[str, Any]) -> Marked | None:
+    """Return the mark of the loader of ours that options were read from; None if it is another loader's."""
     if isinstance(dataset, (IterDataPipe, MapDataPipe)):  # which run on torch's own iterator
         return None
     mark = options.get("pin_memory_device")
-    return mark.loader if isinstance(mark, Marked) else None
+    return mark if isinstance(mark, Marked) else None
+
+
+class _OfWrapper:
+    """The loader's ``pin_memory_device``, read through Accelerate's around it."""
+
+    def __get__(self, wrapper: Any, kind: type) -> str:
+        device: str = wrapper.base_dataloader.pin_memory_device
+        if isinstance(device, Marked):
+            device.wrapper, device.skips = wrapper, True  # what it makes of a prepared one, skips
+        return device
 
 
 class AdoptionTrigger:
     """An attribute that Accelerate reads before it prepares a loader: the time to `adopt`."""
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._ours = owner
+
     def __get__(self, loader: object, kind: type) -> bool:
-        adopt(kind)
+        adopt(self._ours)
         return False
-
-
-def _keep_state(wrapper: Any, module: Any) -> None:
-    """Make ``save_state`` and ``load_state`` save and restore the loader, and the number of the epoch."""
-    dispatches = isinstance(wrapper, module.DataLoaderDispatcher)
-    first = module.PartialState().process_index == 0
-    wrapper.use_stateful_dataloader = first or not dispatches  # only the first one iterates that
-    loader = wrapper.base_dataloader
-    loader._wrapper = weakref.ref(wrapper)  # noqa: SLF001 - ours
-    if dispatches:
-        _step_back(wrapper)
-    adjust = wrapper.adjust_state_dict_for_prefetch
-
-    def note() -> None:
-        # It sets the epoch of samplers by this number, which it does not save itself.
-        wrapper.dl_state_dict["_iteration"] = wrapper.iteration + wrapper.end_of_dataloader
-        adjust()
-
-    def load(state: dict[str, Any]) -> None:
-        loader.load_state_dict(state)
-        wrapper.dl_state_dict = state  # should it be saved before there is another batch
-        wrapper.iteration = state.get("_iteration", wrapper.iteration)
-
-    wrapper.adjust_state_dict_for_prefetch, wrapper.load_state_dict = note, load
 
 
 def _step_back(wrapper: Any) -> None:
@@ -122,17 +146,13 @@ def _step_back(wrapper: Any) -> None:
     It takes one batch for each process, asks for the state before each of them, and gives out the
     group before: the right state is the one of as many questions ago, less one.
     """
-    asked: deque[Any] = deque()
-
-    def adjust() -> None:
-        if wrapper.split_batches or wrapper.submesh_tp:  # it takes a single batch
-            return
-        if wrapper.end_of_dataloader:
-            asked.clear()
-            return
-        asked.append(wrapper.dl_state_dict)
-        wrapper.dl_state_dict = asked[0]
-        if len(asked) == wrapper.state.num_processes:
-            asked.popleft()
-
-    wrapper.adjust_state_dict_for_prefetch = adjust
+    if wrapper.split_batches or wrapper.submesh_tp:  # it takes a single batch
+        return
+    asked = vars(wrapper).setdefault("_asked", deque())
+    if wrapper.end_of_dataloader:
+        asked.clear()
+        return
+    asked.append(wrapper.dl_state_dict)
+    wrapper.dl_state_dict = asked[0]
+    if len(asked) == wrapper.state.num_processes:
+        asked.popleft()

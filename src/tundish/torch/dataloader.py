@@ -100,8 +100,6 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
 
     flavour = TORCH
     _is_accelerate_prepared = AdoptionTrigger()
-    _adopted = False  # whether Accelerate has made it: what it makes of this one, skips batches
-    _wrapper: Any = None  # Accelerate's around it, weakly
 
     def __init__(  # noqa: PLR0917 - torch's signature
         self,
@@ -160,6 +158,9 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
             return TorchDataLoader.__iter__(self)  # torch's, with torch's workers
         return super().__iter__()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _copy_of, (type(self),), self.__getstate__()
+
     def state_dict(self) -> dict[str, Any]:
         if isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
             raise CheckpointError("a DataPipe runs on torch's own iterator, which has no state")
@@ -183,11 +184,11 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
     @property
     def pin_memory_device(self) -> str:
         """Torch's argument; by it Accelerate's copies of a loader are known."""
-        return Marked.of(self, self._device_to_pin_for)
+        return Marked.of(self, self.__dict__["pin_memory_device"])
 
     @pin_memory_device.setter
     def pin_memory_device(self, device: str) -> None:
-        self._device_to_pin_for = str(device)
+        self.__dict__["pin_memory_device"] = str(device)  # where Lightning looks for it
 
     @property
     def finish(self) -> Any:
@@ -195,6 +196,12 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
         if self.pin_memory and self._pinning is None:
             self._pinning = pinning(self.pin_memory_device)
         return self._pinning if self.pin_memory else None
+
+
+def _copy_of(kind: Any) -> Any:
+    """Make a copy that has yet to get its attributes; with it may have come Accelerate's loader around it."""
+    adopt(DataLoader)
+    return kind.__new__(kind)
 
 
 class _Wrapped(torch.utils.data.IterableDataset):  # type: ignore[misc]

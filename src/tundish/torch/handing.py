@@ -9,6 +9,7 @@ epoch, and the next one would be short.
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import length_hint
 from typing import Any
 
 from tundish.errors import CheckpointError
@@ -17,15 +18,13 @@ from tundish.loader.dataloader.progress import Progress
 _SAMPLERS = ("batch_sampler", "sampler")
 
 
-def hand_over(
-    origin: Any, dataset: Any, options: dict[str, Any], skipping: type
-) -> Progress | None:
+def hand_over(mark: Any, dataset: Any, options: dict[str, Any], skipping: type) -> Progress | None:
     """Take the position that a loader was restored to, for one that is made of it.
 
     Parameters
     ----------
-    origin : DataLoader
-        The loader that the options were read from.
+    mark : Marked
+        Says which loader the options were read from.
     dataset, options : object, dict
         The arguments of the new one. A sampler that skips batches is replaced by the one within it if the
         position says which.
@@ -42,11 +41,12 @@ def hand_over(
     CheckpointError
         The new loader has another order of samples than the one that was restored.
     """
+    origin = mark.loader
     position: Progress | None = origin._resume  # noqa: SLF001 - ours
     if position is None:
         return None
-    name = next((n for n in _SAMPLERS if isinstance(options.get(n), skipping)), None)
-    if name is None and not origin._adopted:  # noqa: SLF001 - ours
+    name = next((n for n in _SAMPLERS if _is_new(options.get(n), origin, n, skipping)), None)
+    if name is None and not (mark.skips and origin._is_iterable):  # noqa: SLF001 - ours
         _check_same(origin, dataset, options)
         return position
     at = position.following() if position.ended else position
@@ -55,14 +55,19 @@ def hand_over(
             at, batches=0, skip=0, samples=0, ahead=[], replicas=None, elements=None
         )
     else:
-        within = options[name].batch_sampler
-        if position.ended and 0 < len(within) <= options[name].skip_batches:
+        within, batches = options[name].batch_sampler, options[name].skip_batches
+        if position.ended and 0 < length_hint(within, position.batches) <= batches:
             return None  # this epoch is over, and the position is that of the next one
-        exact = _moved(at, options[name].skip_batches, getattr(within, "batch_size", None))
+        exact = _moved(at, batches, getattr(within, "batch_size", None))
         if exact is not None:
             options[name] = within
-    _end_epoch(origin, at.epoch)
+    _end_epoch(origin, mark.wrapper, at.epoch)
     return exact
+
+
+def _is_new(sampler: Any, origin: Any, name: str, skipping: type) -> bool:
+    """Return True if a sampler skips batches of a loader, and is not the one that it has itself."""
+    return isinstance(sampler, skipping) and sampler is not getattr(origin, name)
 
 
 def _check_same(origin: Any, dataset: Any, options: dict[str, Any]) -> None:
@@ -90,9 +95,8 @@ def _moved(at: Progress, batches: int, size: int | None) -> Progress | None:
     return replace(at, batches=batches, skip=skip, samples=samples, ahead=[])
 
 
-def _end_epoch(origin: Any, epoch: int) -> None:
-    """Let the next epoch of a loader be the one after this."""
+def _end_epoch(origin: Any, wrapper: Any, epoch: int) -> None:
+    """Let the next epoch of a loader, and of Accelerate's around it, be the one after this."""
     origin._resume, origin._progress = None, Progress(epoch=epoch, ended=True)  # noqa: SLF001 - ours
-    wrapper = origin._wrapper() if origin._wrapper is not None else None  # noqa: SLF001
-    if wrapper is not None:
+    if "iteration" in getattr(wrapper, "__dict__", ()):  # which one of its kinds does not count
         wrapper.iteration += 1
