@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
-from tundish.loader.plan.node import PARTIAL, walk
+from tundish.loader.plan.node import walk
 from tundish.snapshot.fingerprint.keys import describe_interpreter
 
 if TYPE_CHECKING:
@@ -176,15 +176,11 @@ def _without_code(plan: Any) -> Any:
 
 
 def _by_name(here: Any, there: Any) -> Any:
-    """Return a state's plan with functions described as `here` describes them.
-
-    Older states have code of the library's own functions, too, and no name of what a partial calls.
-    """
+    """Return a state's plan without the code of the library's own functions, which older states have."""
     if isinstance(here, dict) and isinstance(there, dict):
-        if "function" in here and "code" in there:
-            older = "partial" if here["function"].startswith(PARTIAL) else here["function"]
-            if there.get("function") == older and here.get("code") in (None, there["code"]):
-                return here
+        ours = "function" in here and "code" not in here
+        if ours and here["function"] == there.get("function"):
+            there = {key: value for key, value in there.items() if key != "code"}
         return {key: _by_name(here.get(key), value) for key, value in there.items()}
     if isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
         return [_by_name(mine, theirs) for mine, theirs in zip(here, there, strict=True)]

@@ -379,8 +379,6 @@ def test_counts_on_both_sides_of_a_resume_stay_with_their_stage() -> None:
 OURS: dict[str, Callable[[], Dataset]] = {
     "function": lambda: Dataset.range(4).map(serialize_tensor),
     "method": lambda: Dataset.range(4).flat_map(Dataset.range),
-    "partial": lambda: Dataset.range(4).map(partial(serialize_tensor, name="x")),
-    "a user's partial": lambda: Dataset.range(4).map(partial(pure)),
 }
 
 
@@ -393,10 +391,9 @@ def test_a_state_fits_another_version_of_our_own_functions(name: str) -> None:
         state = it.state_dict()
         rest = list(map(str, it))
     (function,) = [args["function"] for _, args in state["plan"] if "function" in args]
+    assert list(function) == ["function"]
 
-    function.setdefault("code", "0" * 16)  # as older states have it
-    if "partial" in name:
-        function["function"] = "partial"
+    function["code"] = "0" * 16  # as older states have it
     with ds.iterator() as it:
         it.load_state_dict(json.loads(json.dumps(state)))
         assert list(map(str, it)) == rest
