@@ -246,6 +246,45 @@ def test_a_signal_in_a_step_that_fails_still_takes_effect(tmp_path: Path, told: 
     assert not list(tmp_path.iterdir())
 
 
+FAILING = """
+import signal, sys
+import tundish as td
+
+def save(state):
+    raise OSError("the disk is full")
+
+with td.Dataset.range(4).iterator() as it, td.save_on_signal(it, sys.argv[1], save=save) as elements:
+    for x in elements:
+        signal.raise_signal(signal.SIGTERM)
+        {step}
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "code", "error"),
+    [
+        ("pass", 1, "OSError: the disk is full"),
+        ("raise ValueError('a step')", -signal.SIGTERM, "ValueError: a step"),
+        ("sys.exit(3)", 3, ""),
+    ],
+    ids=["saving", "a step", "exit"],
+)
+def test_an_error_after_a_signal_is_seen(tmp_path: Path, step: str, code: int, error: str) -> None:
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING.format(step=step), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "data.json")],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == code
+    assert error in done.stderr
+    assert not (tmp_path / "data.json").exists()
+
+
 def test_without_a_signal_nothing_is_written(tmp_path: Path, told: list[int]) -> None:
     with td.save_on_signal(Source(), tmp_path / "data.json") as elements:
         assert len(list(elements)) == 6

@@ -54,6 +54,8 @@ def in_zone(zone: str | None, kind: Any, made: Any) -> Any:
         The type, and what it is cast to.
     """
     types = pa.types
+    if types.is_dictionary(kind) and types.is_date(made):
+        return in_zone(zone, kind.value_type, made)
     if types.is_timestamp(kind) and kind.tz is not None and types.is_date(made):
         return pa.timestamp(kind.unit, zone)
     if types.is_struct(kind) and types.is_struct(made):

@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
-from tundish.loader.plan.node import walk
+from tundish.loader.plan.node import PARTIAL, walk
 from tundish.snapshot.fingerprint.keys import describe_interpreter
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def check_form(state: Any) -> None:
 
 def _check_plan(root: Operator, state: dict[str, Any]) -> None:
     here = json.loads(json.dumps(describe_plan(root), default=str))
-    there = _by_name(here, json.loads(json.dumps(state["plan"])))
+    there = by_name(here, json.loads(json.dumps(state["plan"])))
     if state["python"] != describe_interpreter():
         here, there = _without_code(here), _without_code(there)
     if here != there:
@@ -175,15 +175,23 @@ def _without_code(plan: Any) -> Any:
     return [_without_code(x) for x in plan] if isinstance(plan, list) else plan
 
 
-def _by_name(here: Any, there: Any) -> Any:
-    """Return a state's plan without the code of the library's own functions, which older states have."""
+def by_name(here: Any, there: Any) -> Any:
+    """Return a state's plan with the library's own functions as `here` has them.
+
+    Older states have their code, too, and call a partial of any function "partial".
+    """
     if isinstance(here, dict) and isinstance(there, dict):
-        ours = "function" in here and "code" not in here
-        if ours and here["function"] == there.get("function"):
-            there = {key: value for key, value in there.items() if key != "code"}
-        return {key: _by_name(here.get(key), value) for key, value in there.items()}
+        name = here.get("function")
+        if isinstance(name, str) and "code" not in here:
+            older = "partial" if name.startswith(PARTIAL) else name
+            if there.get("function") in (name, older):
+                return {
+                    **{key: value for key, value in there.items() if key != "code"},
+                    "function": name,
+                }
+        return {key: by_name(here.get(key), value) for key, value in there.items()}
     if isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
-        return [_by_name(mine, theirs) for mine, theirs in zip(here, there, strict=True)]
+        return [by_name(mine, theirs) for mine, theirs in zip(here, there, strict=True)]
     return there
 
 

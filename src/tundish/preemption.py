@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Self
 
 from tundish.loader.run.checkpoints import write_state
@@ -169,15 +170,14 @@ class SavedOnSignal:
 
     def _act(self, state: dict[str, Any]) -> None:
         """Save, and let the signal take effect."""
+        told, self._came = self._came, None  # if saving fails, its error is what there is to tell
         if self._save is not None:
             self._save(state)
         write_state(self._path, state)
-        self._pass_on()
+        self._pass_on(*(told or (self._signals[0], None)))  # another process was told
 
-    def _pass_on(self) -> None:
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
         """Do what the signal would have done without us."""
-        number, frame = self._came or (self._signals[0], None)  # another process was told
-        self._came = None
         previous = self._previous[number]
         if callable(previous):
             previous(number, frame)
@@ -185,13 +185,24 @@ class SavedOnSignal:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
 
-    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        state = self._state() if self._came and kind is None else None
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        frames: TracebackType | None,
+    ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-        if state is not None:
-            self._act(state)
-        elif (
-            self._came
-        ):  # the step failed, so there is no state to save; the job must end all the same
-            self._pass_on()
+        told, self._came = self._came, None
+        if told is None or kind is SystemExit:
+            return
+        if kind is None:
+            self._came = told
+            self._act(self._state())
+            return
+        # A step failed, so there is no state to save. The job must end all the same, and the error be seen.
+        if self._previous[told[0]] == signal.SIG_DFL:
+            assert error is not None
+            sys.excepthook(kind, error, frames)
+            sys.stderr.flush()
+        self._pass_on(*told)

@@ -379,6 +379,7 @@ def test_counts_on_both_sides_of_a_resume_stay_with_their_stage() -> None:
 OURS: dict[str, Callable[[], Dataset]] = {
     "function": lambda: Dataset.range(4).map(serialize_tensor),
     "method": lambda: Dataset.range(4).flat_map(Dataset.range),
+    "partial": lambda: Dataset.range(4).map(partial(serialize_tensor, name="x")),
 }
 
 
@@ -394,6 +395,8 @@ def test_a_state_fits_another_version_of_our_own_functions(name: str) -> None:
     assert list(function) == ["function"]
 
     function["code"] = "0" * 16  # as older states have it
+    if name == "partial":
+        function["function"] = "partial"
     with ds.iterator() as it:
         it.load_state_dict(json.loads(json.dumps(state)))
         assert list(map(str, it)) == rest
@@ -404,10 +407,9 @@ def test_a_state_fits_another_version_of_our_own_functions(name: str) -> None:
     [
         (serialize_tensor, parse_tensor),
         (partial(decode_raw, out_type=int), partial(parse_tensor, out_type=int)),
-        (partial(pure), partial(serialize_tensor)),
         (pure, serialize_tensor),
     ],
-    ids=["functions", "partials", "of the user's", "a user's"],
+    ids=["functions", "partials", "a user's"],
 )
 def test_a_state_does_not_fit_another_of_our_own_functions(saved: Any, other: Any) -> None:
     state = Dataset.range(4).map(saved).iterator(workers=0).state_dict()

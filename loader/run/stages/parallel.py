@@ -250,7 +250,7 @@ class ParallelStage(Stage):
 
     def _take_later(self) -> bool:
         """Pause taking when items come slowly from a generator in this process, so that the consumer does not wait."""
-        if self._owner.idle():
+        if self._owner.idle() or not self._queue:
             self._flush_partial()
         return False
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tundish.errors import IncompatibleJobError
-from tundish.loader.run.state import plan_differences
+from tundish.loader.run.state import by_name, plan_differences
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.credentials import Address
@@ -341,7 +341,7 @@ def _job_differences(state: DispatcherState, job: JobCreated, asked: JobCreated)
     if job.dataset != asked.dataset:
         here, there = (state.datasets[each].plan for each in (asked.dataset, job.dataset))
         if here is not None and there is not None:
-            found = plan_differences(here, there, "in the job")
+            found = plan_differences(here, by_name(here, there), "in the job")
         found = found or [f"dataset: {asked.dataset} here, {job.dataset} in the job"]
     if job.kind != asked.kind:
         found.append(f"dealing: {asked.kind} here, {job.kind} in the job")

@@ -12,7 +12,7 @@ from tundish.loader.plan.node import Node, walk
 from tundish.loader.protocols.context import Context
 from tundish.loader.run.starting.inside import is_for_another
 from tundish.loader.run.starting.payload import pack
-from tundish.loader.run.state import describe_plan, plan_differences
+from tundish.loader.run.state import by_name, describe_plan, plan_differences
 from tundish.loader.service.dispatching.client import DispatcherClient
 from tundish.loader.service.jobs.registration import Registration
 
@@ -57,7 +57,7 @@ def _check_same(
         return
     registered = Dataset.from_bytes(known.plan)
     there = _described(registered, known)
-    differences = plan_differences(plan, there, "in the one that is registered")
+    differences = plan_differences(plan, by_name(plan, there), "in the one that is registered")
     if not differences and _content(dataset, here) != _content(registered, known):
         differences = ["its arrays, or the values that its functions capture, are others here"]
     if differences:

@@ -102,8 +102,9 @@ def adopt(ours: type) -> None:
     @functools.wraps(load)
     def loaded(self: Any, state: dict[str, Any]) -> None:
         load(self, state)
-        if counts(self):
+        if isinstance(self.base_dataloader, ours):
             self.dl_state_dict = state  # should it be saved before there is another batch
+        if counts(self):
             self.iteration = state.get("_iteration", self.iteration)
 
     module.DataLoader, adapter.__init__ = made, begun

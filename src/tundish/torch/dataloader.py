@@ -184,7 +184,7 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
     @property
     def pin_memory_device(self) -> str:
         """Torch's argument; by it Accelerate's copies of a loader are known."""
-        return Marked.of(self, self.__dict__["pin_memory_device"])
+        return Marked.of(self, self.__dict__.get("pin_memory_device", ""))
 
     @pin_memory_device.setter
     def pin_memory_device(self, device: str) -> None:
