@@ -243,9 +243,10 @@ PARTIAL = "partial of "
 def _described(function: Any) -> dict[str, str]:
     """Describe a function by its name and code; one of the library by its name, as another version may write it anew."""
     inner = function.func if isinstance(function, functools.partial) else function
-    package, _, rest = (getattr(inner, "__module__", None) or "").partition(".")
-    if package == "tundish" and not rest.startswith("testing"):  # those stand for a user's
-        return {"function": ("" if inner is function else PARTIAL) + function_name(inner)}
+    if isinstance(inner, types.FunctionType | types.MethodType):
+        package, _, rest = (inner.__module__ or "").partition(".")
+        if package == "tundish" and not rest.startswith("testing"):  # those stand for a user's
+            return {"function": ("" if inner is function else PARTIAL) + function_name(inner)}
     return {"function": function_name(function), "code": code_digest(function)}
 
 

@@ -381,6 +381,7 @@ OURS: dict[str, Callable[[], Dataset]] = {
     "method": lambda: Dataset.range(4).flat_map(Dataset.range),
     "partial": lambda: Dataset.range(4).map(partial(serialize_tensor, name="x")),
 }
+"""Functions of the library; what wraps a user's function has that one's code, as before."""
 
 
 @pytest.mark.parametrize("name", list(OURS))
@@ -416,5 +417,19 @@ def test_a_state_does_not_fit_another_of_our_own_functions(saved: Any, other: An
     with (
         Dataset.range(4).map(other).iterator(workers=0) as it,
         pytest.raises(IncompatibleCheckpointError, match="function"),
+    ):
+        it.load_state_dict(state)
+
+
+def test_the_code_of_a_function_within_one_of_our_objects_is_compared() -> None:
+    """`rejection_resample` wraps the function that tells the class of an element."""
+
+    def resampled(class_func: Any) -> Dataset:
+        return Dataset.range(9).rejection_resample(class_func, [1, 1], seed=1)
+
+    state = resampled(lambda x: int(x % 2)).iterator(workers=0).state_dict()
+    with (
+        resampled(lambda x: int(x > 4)).iterator(workers=0) as it,
+        pytest.raises(IncompatibleCheckpointError, match="the code of Classified has changed"),
     ):
         it.load_state_dict(state)
