@@ -184,8 +184,8 @@ class DataLoader(Loading):
     dataset : object
         A map-style or iterable dataset, or a `Dataset`. A map-style dataset has ``dataset[key]``, and
         ``len(dataset)`` if a sampler needs it. If it has ``__getitems__(keys)``, that is used instead. The elements of
-        a `Dataset` are batched. A `Dataset` starts its own workers in each epoch, and `persistent_workers` has no
-        effect on it.
+        a `Dataset` are batched. A `Dataset` starts its own workers in each epoch, so for it
+        `persistent_workers` has no effect.
     batch_size : int or None, default 1
         The number of samples per batch; None delivers single samples.
     shuffle : bool, optional

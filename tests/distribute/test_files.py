@@ -103,7 +103,7 @@ REFUSED: dict[str, tuple[Callable[[td.Dataset], td.Dataset], str]] = {
     ),
     "other numbers of steps": (
         lambda p: td.TFRecordDataset(listed(p)).batch(6),
-        "elements in their files",
+        "elements of their files",
     ),
 }
 

@@ -76,9 +76,11 @@ def test_a_wait_reads_each_answer_once() -> None:
 
 def test_elements_that_no_machine_has_at_once() -> None:
     """The machine is not asked for each element whether it has several."""
-    with Dataset.range(9 * COUNTED).cache().repeat().iterator(workers=0) as elements:
+    options = Options()
+    options.stats.enabled = False  # how many calls are timed depends on the machine's load
+    dataset = Dataset.range(9 * COUNTED).cache().repeat().with_options(options)
+    with dataset.iterator(workers=0) as elements:
         for _ in range(9 * COUNTED):
             next(elements)
 
-        # Some are timed now and then, which is more calls.
-        assert min(each["calls"] for each in counts(elements, COUNTED)) <= 14
+        assert max(each["calls"] for each in counts(elements, COUNTED)) <= 14
