@@ -86,7 +86,7 @@ def zstd_module() -> Any:
         except ImportError:
             continue
     raise ImportError(
-        "compression_type='ZSTD' needs Python 3.14 or a package: pip install 'tundish[zstd]'"
+        "compression_type='ZSTD' needs Python 3.14 or a package: pip install backports.zstd"
     )
 
 

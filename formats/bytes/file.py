@@ -87,7 +87,7 @@ def filesystem_of(path: str, storage_options: StorageOptions = None) -> tuple[An
         from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra, needed for URLs only
     except ImportError:
         raise ImportError(
-            f"{path} is not a local path, and fsspec is not installed: pip install 'tundish[fsspec]'"
+            f"{path} is not a local path, and fsspec is not installed: pip install fsspec"
         ) from None
     try:
         filesystem, inner = url_to_fs(path, **dict(storage_options or ()))

@@ -244,7 +244,8 @@ class DataLoader(Loading):
       ``RuntimeError``.
     - An iterable gets one ``iter()`` per pass and then only ``next()`` until it ends.
     - Several threads may use one iterator; each batch goes to one of them.
-    - States can be loaded with other numbers of workers and ranks.
+    - States can be loaded with another number of workers and, with a `DistributedSampler`, of ranks. (Not if the
+      dataset is iterable, or has a state of its own.)
     - A batch that you keep is yours and is never overwritten.
 
     Examples

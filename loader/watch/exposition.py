@@ -54,7 +54,7 @@ def _client() -> Any:
         import prometheus_client  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError(
-            "metrics for Prometheus need a package: pip install 'tundish[prometheus]'",
+            "metrics for Prometheus need a package: pip install prometheus_client",
             name="prometheus_client",
         ) from missing
     return prometheus_client

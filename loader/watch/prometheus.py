@@ -42,7 +42,7 @@ class MetricsServer:
     Raises
     ------
     ModuleNotFoundError
-        prometheus_client is not installed: ``pip install 'tundish[prometheus]'``.
+        prometheus_client is not installed: ``pip install prometheus_client``.
     TypeError
         `port` is not an int, `host` not a str, or `aggregator` something else.
     ValueError

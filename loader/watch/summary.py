@@ -191,6 +191,6 @@ class StatsAggregator:
         Raises
         ------
         ModuleNotFoundError
-            prometheus_client is not installed: ``pip install 'tundish[prometheus]'``.
+            prometheus_client is not installed: ``pip install prometheus_client``.
         """
         return text_of(self.summary())

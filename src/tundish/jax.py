@@ -13,7 +13,7 @@ except ModuleNotFoundError as missing:
     if missing.name != "jax":
         raise
     raise ImportError(
-        'tundish.jax needs JAX, which is not installed: pip install "tundish[jax]"', name="jax"
+        "tundish.jax needs JAX, which is not installed: pip install jax", name="jax"
     ) from missing
 
 from tundish.nests import map_nest

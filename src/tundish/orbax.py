@@ -13,7 +13,7 @@ except ModuleNotFoundError as missing:
     if missing.name not in {"jax", "orbax", "orbax.checkpoint"}:
         raise
     raise ImportError(
-        'tundish.orbax needs Orbax, which is not installed: pip install "tundish[orbax]"',
+        "tundish.orbax needs Orbax, which is not installed: pip install orbax-checkpoint",
         name=missing.name,
     ) from missing
 

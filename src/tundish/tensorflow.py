@@ -11,8 +11,7 @@ except ModuleNotFoundError as missing:
     if missing.name != "tensorflow":
         raise
     raise ImportError(
-        "tundish.tensorflow needs TensorFlow, which is not installed: "
-        'pip install "tundish[tensorflow]"',
+        "tundish.tensorflow needs TensorFlow, which is not installed: pip install tensorflow",
         name="tensorflow",
     ) from missing
 

@@ -42,7 +42,7 @@ def import_ray() -> Any:
         if missing.name != "ray":
             raise
         raise ImportError(
-            'this needs Ray, which is not installed: pip install "tundish[service]"', name="ray"
+            "this needs Ray, which is not installed: pip install ray", name="ray"
         ) from missing
 
 

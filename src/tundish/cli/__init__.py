@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _LONGEST_S = 86_400
-_EXTRAS = {"PIL": ("Pillow", "demo")}
+_PACKAGES = {"PIL": "pillow"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,11 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         module = import_module(f"tundish.cli.{command}")
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRAS:
+        if error.name not in _PACKAGES:
             raise
-        package, extra = _EXTRAS[error.name]
+        package = _PACKAGES[error.name]
         print(  # noqa: T201 - before anything that prints is there
-            f"tundish {command} needs {package}: pip install 'tundish[{extra}]'", file=sys.stderr
+            f"tundish {command} needs {package}: pip install {package}", file=sys.stderr
         )
         return 2
     argv, sys.argv[1:] = sys.argv[:], given.pop("arguments", [])  # for the file that is named

@@ -98,7 +98,8 @@ def distribute_dataset(
             is for a dataset that is already divided. Each process ends by itself.
     HINT    As OFF, divided at ``shard(SHARD_HINT, SHARD_HINT)`` in the plan.
     AUTO    The default: FILE if that saves reading (files that are not read by record number), is
-            correct, and has an end that all processes know (an infinite dataset, or `all_min`); else DATA.
+            correct, and has an end that all processes know (an infinite dataset, a shuffle with `units`, or
+            `all_min`); else DATA.
     ======= ========================================================================================
 
     Parts differ by at most one row, and the first parts are the larger ones: 5 rows over 4 replicas are divided into

@@ -58,7 +58,7 @@ def progress(
 
     Notes
     -----
-    In a terminal or a notebook it is a bar of tqdm, if that is installed (``pip install 'tundish[progress]'``), else a line that
+    In a terminal or a notebook it is a bar of tqdm, if that is installed (``pip install tqdm``), else a line that
     is redrawn. Elsewhere, such as in the log of a job, it is a line every 10 seconds and one at the end. For batches it also shows the
     rows per second. For iterators of a `Dataset` and of a `DataLoader` it shows how long your code waited in the last seconds,
     which they measure.

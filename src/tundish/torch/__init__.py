@@ -18,7 +18,7 @@ except ModuleNotFoundError as missing:
     if missing.name != "torch":
         raise
     raise ImportError(
-        'tundish.torch needs PyTorch, which is not installed: pip install "tundish[torch]"',
+        "tundish.torch needs PyTorch, which is not installed: pip install torch",
         name="torch",
     ) from missing
 

@@ -160,7 +160,7 @@ def _write(write: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--on",
         choices=("ray",),
-        help="write all shards in tasks on a Ray cluster (needs tundish[service]), then combine them into one "
+        help="write all shards in tasks on a Ray cluster (needs the package ray), then combine them into one "
         "snapshot; a task that dies runs again, and continues",
     )
     run.add_argument(
