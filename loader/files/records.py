@@ -231,7 +231,7 @@ class TFRecordDataset(FileDataset[bytes]):
     tf.data continues with the next file in both cases, and takes a file that is truncated within the 12 bytes
     before a record for one that ends there. ZSTD, `on_error`, `index` and `storage_options` are not in tf.data.
 
-    Checksums are fast with ``pip install google-crc32c isal``; without it numpy computes them.
+    Checksums are fast with ``pip install google-crc32c``; without it numpy computes them.
 
     No file is opened before the dataset is iterated. A missing file is an error in its place.
 

@@ -195,7 +195,7 @@ def test_a_filesystem_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_without_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(ImportError, match=r"pip install 'tundish\[fsspec\]'"):
+    with pytest.raises(ImportError, match=r"pip install fsspec"):
         open_file("memory://x")
 
 

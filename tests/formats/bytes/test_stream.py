@@ -216,7 +216,7 @@ def test_zstd_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "backports.zstd", None)
     with (
         open_stream(written(tmp_path, COMPRESSED["ZSTD"]), "ZSTD") as stream,
-        pytest.raises(ImportError, match=r"pip install 'tundish\[zstd\]'"),
+        pytest.raises(ImportError, match=r"pip install backports.zstd"),
     ):
         stream.read()
 
