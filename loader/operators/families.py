@@ -167,7 +167,9 @@ class Awaited:
     def __get__(self, dataset: object, kind: type) -> Any:
         module, _, mixin = self._home.partition(".")
         family = getattr(import_module(f"{__package__}.{module}"), mixin)
-        owner = next(each for each in kind.__mro__ if Methods in each.__bases__)
+        owner = next((each for each in kind.__mro__ if Methods in each.__bases__), None)
+        if owner is None:  # `help` looks at the bases of a class by themselves
+            return vars(family)[self._name].__get__(dataset, kind)
         method = answered(vars(family)[self._name], owner)
         setattr(owner, self._name, method)
         return method.__get__(dataset, kind)

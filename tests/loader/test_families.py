@@ -92,3 +92,24 @@ def test_a_class_derived_from_it_calls_the_method_that_it_overrides() -> None:
 
     assert done.stdout == "[0, 1, 2, 3]\n"
     assert [int(x) for x in Doubled.range(9).take(2)] == [0, 1, 2, 3]
+
+
+def test_help_shows_every_public_name() -> None:
+    """It looks at each base of a class by itself, in a process where no method has been asked for."""
+    code = textwrap.dedent(
+        """
+        import pydoc
+        import tundish as td
+        for module in (td, td.io, td.service, td.distribute, td.debugging, td.experimental, td.data):
+            for name in module.__all__:
+                assert pydoc.render_doc(getattr(module, name)), name
+        for kind in (td.Dataset, td.ParquetDataset):
+            text = pydoc.plain(pydoc.render_doc(kind))
+            assert "map(self, map_func" in text, kind
+            assert "snapshot(self, path" in text, kind
+        assert callable(td.Dataset.range(3).map)
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert not done.returncode, done.stderr
