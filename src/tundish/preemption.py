@@ -193,16 +193,14 @@ class SavedOnSignal:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-        told, self._came = self._came, None
-        if told is None or kind is SystemExit:
+        if self._came is None or (kind is not None and issubclass(kind, SystemExit)):
             return
         if kind is None:
-            self._came = told
             self._act(self._state())
             return
         # A step failed, so there is no state to save. The job must end all the same, and the error be seen.
-        if self._previous[told[0]] == signal.SIG_DFL:
+        if self._previous[self._came[0]] == signal.SIG_DFL:
             assert error is not None
             sys.excepthook(kind, error, frames)
             sys.stderr.flush()
-        self._pass_on(*told)
+        self._pass_on(*self._came)

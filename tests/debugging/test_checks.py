@@ -148,7 +148,7 @@ def test_what_cannot_be_compared_is_a_type_error(x: Any, y: Any, words: str) -> 
 
 @pytest.mark.parametrize("size", [2, 300_000])
 def test_masked_entries_are_refused_at_any_size(size: int) -> None:
-    """Of small ones numpy would leave the masked entries out, and of large ones not."""
+    """NumPy would ignore masked entries in small arrays and compare them in large ones."""
     x = np.ma.masked_array(np.ones(size), np.arange(size) == 1)
     for check in (assert_positive, check_numerics):
         assert "x['m'] has masked entries" in said(check, {"m": x})[0]

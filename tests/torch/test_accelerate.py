@@ -113,7 +113,7 @@ def shaped(shape: str) -> Any:
 
 
 def run(folder: Path, shape: str, epochs: range, *, save: int = 0, skip: int | None = None) -> Any:
-    """What a training script does: all epochs, or the rest of them behind a checkpoint."""
+    """Train as a script does: all epochs, or those that remain after a checkpoint."""
     chosen = accelerate.utils.DataLoaderConfiguration(use_seedable_sampler=shape == "seedable")
     made = accelerate.Accelerator(cpu=True, dataloader_config=chosen)
     prepared, seen = made.prepare(shaped(shape)), []

@@ -31,7 +31,7 @@ _TAKING_S = 0.002
 """How long items are taken at once: who asks for elements waits meanwhile."""
 
 _LATE_S = 0.02
-"""How long a block may wait to be full if a worker has nothing to do, or the consumer nothing to get."""
+"""Seconds that a block which is wanted now may wait to be full."""
 
 _FIRST_FIT = 16
 _MOST_PASSING = 16
@@ -229,9 +229,8 @@ class ParallelStage(Stage):
             self._ended = True
         except NotReady:
             # Wait for a full block, unless nobody has anything to do, or it takes long and there is nothing to deliver.
-            owner = self._owner
-            late = self._rows and perf_counter() - self._partial_since > _LATE_S
-            if (late and (not self._queue or owner.idle())) or (self._rows and not owner.busy()):
+            late = perf_counter() - self._partial_since > _LATE_S
+            if self._rows and ((late and self._is_wanted()) or not self._owner.busy()):
                 self._flush_partial()
                 return True
             raise
@@ -250,9 +249,13 @@ class ParallelStage(Stage):
 
     def _take_later(self) -> bool:
         """Pause taking when items come slowly from a generator in this process, so that the consumer does not wait."""
-        if self._owner.idle() or not self._queue:
+        if self._is_wanted():
             self._flush_partial()
         return False
+
+    def _is_wanted(self) -> bool:
+        """Return True if a block is of use before it is full: nothing else can be delivered, or a worker is idle."""
+        return not self._queue or self._owner.idle()
 
     def _made_at_home(self, item: Any) -> Made | Failure | None:
         """Make an element in this process, if it is composed of others and that costs less than a message."""

@@ -385,7 +385,7 @@ def test_an_error_that_every_pass_meets_is_kept() -> None:
 
 
 def given(ds: Dataset) -> list[Any]:
-    """What a pass without workers gives, errors included."""
+    """Return the elements and errors of a pass without workers."""
     found: list[Any] = []
     with ds.iterator(workers=0) as it:
         while True:
