@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tundish.debugging.deciding import is_inexact
-from tundish.debugging.leaves import check_message, dtype_name, dtype_of, is_nest, leaves_of
+from tundish.debugging.leaves import check_message, dtype_name, dtype_of, has_named_parts, leaves_of
 from tundish.errors import CheckTypeError
 from tundish.ragged import Ragged, Sparse
 
@@ -135,7 +135,7 @@ def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> np.dtype:
     """
     if tensors is None:
         named = []
-    elif is_nest(tensors):
+    elif has_named_parts(tensors):
         named = list(leaves_of(tensors))
     else:
         named = [(f"[{k}]", tensor) for k, tensor in enumerate(tensors)]

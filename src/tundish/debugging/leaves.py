@@ -15,7 +15,7 @@ NUMBERS = (bool, int, float, complex)
 TEXTS = (str, bytes)
 
 
-def is_nest(value: Any) -> bool:
+def has_named_parts(value: Any) -> bool:
     """Return True if a checked value is a nest: a dict or a namedtuple. A list or tuple counts as an array."""
     return isinstance(value, dict) or (
         is_namedtuple(type(value)) and not isinstance(value, (Ragged, Sparse))
@@ -28,7 +28,7 @@ def leaves_of(value: Any) -> Iterator[tuple[str, Any]]:
     A dict or a namedtuple is a nest, and within it a tuple too. Outside of one a tuple is an
     array, as it is for tensorflow.
     """
-    if is_nest(value):
+    if has_named_parts(value):
         yield from outer_leaves(value)
     else:
         yield "", value
@@ -36,7 +36,7 @@ def leaves_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 def pairs_of(x: Any, y: Any) -> Iterator[tuple[str, str, Any, Any]]:
     """Yield leaves in pairs: the path in x, that in y, and both leaves; a `y` without a nest is used for all."""
-    if not is_nest(y):
+    if not has_named_parts(y):
         for path, leaf in leaves_of(x):
             yield path, "", leaf, y
         return
