@@ -221,7 +221,7 @@ def dealt(nbytes: int, seconds: float) -> float:
     with job(nbytes) as address:
         wanted = job_wanted("job", "", "shared", None)
         place: Any = SimpleNamespace(
-            address=lambda: address, credentials=Places.credentials, wanted=wanted
+            address=lambda **_: address, credentials=Places.credentials, wanted=wanted
         )
         plan = Dataset.range(ENDLESS)._node  # noqa: SLF001 - our own
         node = Consume(plan, place, "job", Dealing())
