@@ -381,10 +381,7 @@ def alive(process: psutil.Process) -> bool:
 
 
 def memory() -> dict[str, float]:
-    """The private memory of an agent and its two workers after 10, 20 and 100 batches of 33 MB.
-
-    A worker keeps memory for the largest task that it has had, which may come after the tenth batch.
-    """
+    """The private memory of an agent and its two workers after 10, 20 and 100 batches of 33 MB."""
     found = {}
     with local_fleet(1, 2) as fleet:
         fleet.wait(1)

@@ -73,6 +73,18 @@ def without_memory(*_: object) -> None:
     """There is no shared memory."""
 
 
+def test_a_worker_elsewhere_keeps_memory_for_few_rows(places: Listed) -> None:
+    """Not for the largest batch it has had a part in: what an agent takes does not grow with the batches it has made."""
+    ds = Dataset.range(1 << 40).map(wide).batch(64)
+    with remotely(places), ds.iterator(workers=2) as iterator:
+        for _ in range(30):
+            batch = next(iterator)
+        before = iterator.stats.tasks
+        for _ in range(10):
+            batch = next(iterator)
+        assert iterator.stats.tasks - before >= 10 * batch.nbytes // (10 << 20)
+
+
 # ------------------------------------------------------------------------- workers do not show
 
 

@@ -371,6 +371,8 @@ def rows_per_task(stage: Stage, total: int, workers: int) -> int:
         return max(1, total // (4 * workers))
     # What a row takes is wall time: on a busy machine it says too much.
     rows = max(stage.rows_in_task(workers), stage.group // (4 * workers))
+    if stage.most_nbytes and stage.pace.row_nbytes:
+        rows = max(1, min(rows, stage.most_nbytes // stage.pace.row_nbytes))
     count = max(1, round(total / rows))
     return -(-total // count)
 

@@ -44,6 +44,9 @@ _LATE_S, _LATE = 0.3, 3.0
 _LONG = 4.0
 """So many times as late is a task that is done twice though a twentieth of all has been."""
 
+_SENT_NBYTES = 8 << 20
+"""Rows of so many bytes are a task where some are sent over connections: a worker elsewhere keeps memory for those of a task."""
+
 _MOST_BLOCKS = 2**32 - 1
 """Beyond this number blocks are counted from 1 again: a message has 32 bits for it."""
 
@@ -103,6 +106,7 @@ class Coordinator:
         self._trace: Trace | None = None
         self._deaths = deaths
         self._lookahead: Any = lookahead
+        self._sends = False
         self._numbers, self._free = 0, list[int]()  # of stages
         self._blocks: dict[int, Any] = {}  # that are wanted, and not made
         self._next_block = 0
@@ -115,6 +119,7 @@ class Coordinator:
         """Start the workers."""
         self.memory.open()
         self._trace = trace
+        self._sends = crew.recruiting is not None
         self.pool = Pool(
             self.workers,
             self.memory.arena,
@@ -220,6 +225,12 @@ class Coordinator:
         if self._trace is not None:
             self._trace.stage(number, name)
         return number
+
+    def keep(self, stage: Stage) -> None:
+        """Register a stage."""
+        if self._sends:
+            stage.most_nbytes = _SENT_NBYTES
+        self.stages.append(stage)
 
     def retire(self, stage: Stage) -> None:
         """Unregister a stage that has delivered everything."""

@@ -130,7 +130,7 @@ class ParallelPlanner(Planner):
         if isinstance(built, AheadRepeated):
             self._coordinator.repeats.append(built)
         else:
-            self._coordinator.stages.append(built)
+            self._coordinator.keep(built)
 
     @property
     def exhausted(self) -> bool:

@@ -71,11 +71,13 @@ class Stage:
         The bytes that a block took lately; 0 as long as nothing is known.
     window : int
         Blocks that there may be; 0: that is to be worked out.
+    most_nbytes : int
+        The bytes of a task's rows, at most, as far as rows are smaller; 0: as many as it is worth.
     ahead, least_window : int
         Blocks that there may be by what tasks took (0: nobody knows), and those that there must be.
     """
 
-    group, ragged, least_window = 1, False, 0
+    group, ragged, least_window, most_nbytes = 1, False, 0, 0
 
     def __init__(self, number: int, tasks: Any, meter: StageMeter) -> None:
         self.number, self.tasks, self.meter = number, tasks, meter
