@@ -32,7 +32,7 @@ from packing import LENGTH
 from workloads import works
 
 MANY = 1000  # epochs, where as many are read as fit into the time
-PATIENCE = 8.0  # seconds after which whole epochs are given up, and what was delivered counts
+PATIENCE = 6.0  # seconds after which whole epochs are given up, and what was delivered counts
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from tundish.loader.protocols.items import End
 from tundish.loader.protocols.raised import Carried
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.evaluating.effective import effective
-from tundish.loader.run.parallelism import budget_of, parallelism_of
+from tundish.loader.run.parallelism import budget_of, parallelism_of, warn_of_deadline
 from tundish.loader.run.starting.critical import patient, stay_away
 from tundish.loader.run.starting.inside import in_worker, overruled
 from tundish.loader.run.storing.setup import resolve
@@ -150,6 +150,8 @@ class Iterator(Generic[Element_co]):
         context.room = budget_of(self._options, tuned=False) // (4 * max(1, workers))
         if workers and sys.platform == "win32":
             raise RuntimeError("workers need Linux or macOS: use workers=0 here, or WSL2")
+        if not workers and self._workers is None and parallelism.asked is None:
+            warn_of_deadline(context, self._options)
         if not (workers or (parallelism.beside and context.recorders)):
             engine: Engine = InlineEngine(context, self._options, self._tuning)
         else:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 from tundish.loader.operators.options import options_of
 from tundish.loader.plan.node import AUTOTUNE, walk
 from tundish.loader.run.starting.inside import WORKER, overruled
 from tundish.shm.budget import default_budget, parse_bytes, usable_cores
+from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
+    from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Operator
 
 _ENGINE = "tundish.loader.run.parallelengine"
@@ -79,6 +82,17 @@ def parallelism_of(root: Operator, options: Options, asked: int | None) -> Paral
     else:
         workers = count or 0
     return Parallelism(workers, asked=count, beside=beside)
+
+
+def warn_of_deadline(context: Context, options: Options) -> None:
+    """Warn that a deadline limits nothing, in a plan that asks for no workers."""
+    calls = any(node.calls for node in context.nodes)
+    if options.deadline is not None and calls and overruled() is None:
+        warnings.warn(
+            f"Options(deadline={options.deadline:g}) has no effect: this pipeline has no workers, and a function that runs "
+            "in this process cannot be ended. Give a map num_parallel_calls=td.AUTOTUNE, or set Options(workers=)",
+            stacklevel=callers_level(),
+        )
 
 
 def budget_of(options: Options, *, tuned: bool) -> int:

@@ -1,5 +1,9 @@
 """LitData: files of its own, written once and not measured; the function is the transform."""
 
+import contextlib
+import os
+from pathlib import Path
+
 import litdata
 from data import CACHE
 
@@ -24,15 +28,11 @@ def row(index):
 def open(work, loader=litdata.StreamingDataLoader, **settings):
     folder = CACHE / "litdata" / work.name
     records = work.arrays()["record"] if work.kind == "arrays" else None
-    if not (folder / "index.json").exists():
-        inputs = list(range(work.count)) if records is None else list(records)
-        litdata.optimize(
-            row if records is None else bytes,
-            inputs,
-            str(folder),
-            chunk_bytes="16MB",
-            num_workers=1,
-        )
+    if not folder.exists():  # made apart: two checks run at once
+        inputs, made = list(range(work.count)) if records is None else list(records), f"{folder}-{os.getpid()}"
+        litdata.optimize(row if records is None else bytes, inputs, made, chunk_bytes="16MB", num_workers=1)
+        with contextlib.suppress(OSError):  # the other was quicker
+            Path(made).rename(folder)
     function = work.function if records is None else lambda data: __import__("numpy").frombuffer(data, "u1").copy()
     ds = litdata.StreamingDataset(str(folder), shuffle=work.shuffle, transform=function)
     return loader(ds, batch_size=work.batch, **settings)
