@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import array
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, UserDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.newer import STRING_DTYPE
 
 import tundish as td
 from tundish.errors import SpecError
@@ -186,3 +187,47 @@ def test_times_in_the_other_byte_order_are_the_machine_s(workers: int) -> None:
     times = np.array([1, 2], ">M8[s]")
     for element in delivered(td.Dataset.range(2).map(lambda _: (times, [times])), workers):
         assert [part.dtype.str for part in element] == [np.dtype("M8[s]").str] * 2
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_numpy_s_texts_in_a_list_are_python_s(workers: int) -> None:
+    words, codes = np.array(["a", "b"]), np.array([b"a", b"b"])
+    ds = td.Dataset.range(3).map(lambda _: (list(words), [*codes]))
+
+    for element in delivered(ds.take(1), workers):
+        assert [set(map(type, part)) for part in element] == [{str}, {bytes}]
+    assert delivered(ds.map(lambda names, _: names).unique(), workers)[0].tolist() == ["a", "b"]
+
+
+def test_bytearrays_in_a_list_are_bytes() -> None:
+    for second in (b"cd", b"efg"):
+        (found,) = delivered(td.Dataset.from_tensors([bytearray(b"ab"), bytearray(second)]))
+        assert found.tolist() == [b"ab", second]
+
+
+def test_a_mapping_is_no_list_of_its_keys() -> None:
+    """Tokenizers return one of a class of their own."""
+    encoded = UserDict(ids=[[1, 2], [3, 4]], mask=[True, False])
+    rows = [{"ids": [1, 2], "mask": True, "y": 5}, {"ids": [3, 4], "mask": False, "y": 6}]
+    sliced = td.Dataset.from_tensor_slices((encoded, [5, 6]))
+    found = delivered(sliced.map(lambda x, y: {**x, "ids": x["ids"].tolist(), "y": y}))
+    assert [{**x, "ids": x["ids"].tolist()} for x in found] == rows
+
+    kept: Any = [UserDict(a=1), UserDict(a=2)]
+    for workers in (0, 1):
+        (element,) = delivered(td.Dataset.range(1).map(lambda _: kept), workers)
+        assert element.tolist() == kept
+
+
+@pytest.mark.skipif(STRING_DTYPE is None, reason="numpy 1 has none")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_texts_of_numpy_s_newer_dtype_are_texts(workers: int) -> None:
+    words = np.array(["a", "a longer word", ""], STRING_DTYPE)
+    sliced = td.Dataset.from_tensor_slices(words)
+    for ds in (sliced, sliced.filter(lambda _: True), td.Dataset.range(3).map(lambda i: words[i])):
+        (batch,) = delivered(ds.batch(3), workers)
+        assert batch.dtype == object
+        assert batch.tolist() == words.tolist()
+    (batch,) = delivered(td.Dataset.range(2).map(lambda _: words).batch(2), workers)
+    assert batch.dtype == object
+    assert batch.tolist() == [words.tolist()] * 2

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
-from tundish.loader.protocols.generating import generated, until_it_raises
+from tundish.loader.protocols.generating import BrokenElement, generated, until_it_raises
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.protocols.raised import element_error
@@ -103,8 +103,11 @@ class Generated:
             self._meter.fail(self._meter.name)
             return Failure(at, error)
         self._count += 1
+        if type(value) is BrokenElement:  # an exception may be an element like any other
+            self._meter.fail(self._meter.name)
+            return Failure(at, value.error)
         self._meter.elements += 1
-        return Failure(at, value) if isinstance(value, Exception) else Made(at, value)
+        return Made(at, value)
 
     def close(self) -> None:
         """Drop the generator, so that its ``finally`` runs now and not at a later garbage collection."""

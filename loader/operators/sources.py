@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -80,6 +80,8 @@ class Slices(SourceNode):
     positional = True
 
     def spec(self, below: Spec) -> Any:
+        if any(map(_may_nest, flatten(self.arrays)[0])):
+            return None
         return map_leaves(row_spec, self.arrays)
 
     @property
@@ -272,8 +274,9 @@ class SourceMethods(Fluent):
         ----------
         tensors : nest of (n, ...) arrays, lists or tables
             Arrays with the same first dimension. A table (of pandas, polars or Arrow) counts as a dict of its
-            columns, so an element is a row. Arrays are neither copied nor changed: functions
-            get read-only views of them, and the consumer gets copies of its own. All workers share one copy.
+            columns, so an element is a row, and any mapping (a tokenizer's result) as a dict. Arrays are neither
+            copied nor changed: functions get read-only views of them, and the consumer gets copies of its own. All
+            workers share one copy.
         name : str, optional
             Accepted as in tf.data, and ignored.
 
@@ -407,11 +410,18 @@ def row_spec(array: np.ndarray) -> ArraySpec:
     return ArraySpec((), kinds.pop()) if kinds in ({str}, {bytes}) else ArraySpec(None, object)
 
 
+def _may_nest(array: np.ndarray) -> bool:
+    """Return True if rows of an array may be nests: of a list of dicts, say."""
+    if not array.dtype.hasobject or array.ndim > 1:
+        return False
+    return any(issubclass(kind, (Mapping, tuple)) for kind in set(map(type, array)))
+
+
 def _sliceable(leaf: Any) -> Any:
-    """Return an array that can be sliced; for a table or an ``OrderedDict``, a dict of them."""
+    """Return an array that can be sliced; for a table or any mapping, a dict of them."""
     found = normalise(leaf)
-    if type(found) is dict:
-        return map_leaves(_sliceable, found)
+    if isinstance(found, Mapping):  # numpy would take its keys
+        return map_leaves(_sliceable, dict(found))
     array = found if isinstance(found, np.ndarray) else normalise(np.asarray(leaf))
     if not isinstance(array, np.ndarray) or array.ndim == 0:
         raise SpecError(f"from_tensor_slices needs arrays with a first dimension, not {leaf!r}")

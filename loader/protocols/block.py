@@ -13,7 +13,7 @@ import numpy as np
 
 from tundish.gaps import copied
 from tundish.loader.protocols.collate import stack_loose
-from tundish.loader.protocols.ownership import COPY_BELOW
+from tundish.loader.protocols.ownership import COPY_BELOW, private
 from tundish.spec import LEAF, Tree, map_leaves, unflatten
 
 if TYPE_CHECKING:
@@ -169,9 +169,9 @@ class Block:
         assert layout is not None
         if layout.tree is LEAF:
             column = self.columns[0]
-            return self._loose_one(0, row) if column is None else _one(column, row, copy)
+            return self._loose_one(0, row, copy=copy) if column is None else _one(column, row, copy)
         leaves = [
-            self._loose_one(at, row) if column is None else _one(column, row, copy)
+            self._loose_one(at, row, copy=copy) if column is None else _one(column, row, copy)
             for at, column in enumerate(self.columns)
         ]
         return unflatten(layout.tree, leaves)
@@ -183,21 +183,24 @@ class Block:
         arrays = []
         for at, column in enumerate(self.columns):
             if column is None:
-                arrays.append(self.loose(at, first, stop))
+                arrays.append(self.loose(at, first, stop, copy=copy))
                 continue
             rows = column[first:stop]
             arrays.append(copied(rows) if copy or rows.nbytes <= COPY_BELOW else rows)
         return unflatten(layout.tree, arrays)
 
-    def loose(self, at: int, first: int, stop: int) -> np.ndarray:
-        """Return rows of a leaf that has no fixed size."""
+    def loose(self, at: int, first: int, stop: int, *, copy: bool = False) -> np.ndarray:
+        """Return rows of a leaf that has no fixed size; with `copy`, nothing of them lies in the block's memory."""
         assert self.layout is not None
         extra = self.extras[at]
-        return stack_loose(self.layout.keys[at], [extra[k] for k in range(first, stop)])
+        values = [private(extra[k]) if copy else extra[k] for k in range(first, stop)]
+        return stack_loose(self.layout.keys[at], values)
 
-    def _loose_one(self, at: int, row: int) -> Any:
-        """Return one row of a leaf that has no fixed size."""
+    def _loose_one(self, at: int, row: int, *, copy: bool = False) -> Any:
+        """Return one row of a leaf that has no fixed size; with `copy`, nothing of it lies in the block's memory."""
         value = self.extras[at][row]
+        if copy:
+            return private(value)
         if self.kept and isinstance(value, np.ndarray):
             value = value.view()
             value.flags.writeable = False
@@ -240,6 +243,8 @@ def _one(column: np.ndarray, row: int, copy: bool) -> Any:
 
 
 def _private(value: Any, *, copy: bool) -> Any:
-    if isinstance(value, (np.ndarray, np.void)):
-        return copied(value) if copy or value.nbytes <= COPY_BELOW else value
+    if copy:
+        return private(value)
+    if isinstance(value, (np.ndarray, np.void)) and value.nbytes <= COPY_BELOW:
+        return copied(value)
     return value

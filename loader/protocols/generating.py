@@ -45,7 +45,7 @@ class GeneratorNode(Protocol):
 
 
 def generated(node: GeneratorNode) -> Iterator[Any]:
-    """Run a generator; yield owned elements, and a `SpecError` for one that does not fit the signature."""
+    """Run a generator; yield owned elements, and a `BrokenElement` for one that does not fit the signature."""
     iterator = iter(node.function(*node.args))
     while True:
         try:
@@ -55,13 +55,13 @@ def generated(node: GeneratorNode) -> Iterator[Any]:
         try:
             fitted = fit(value, node.signature)
         except SpecError as error:
-            yield error
+            yield BrokenElement(error)
         else:
             yield fitted
 
 
 class BrokenElement:
-    """The error of a generator's element, returned when the element is replayed."""
+    """The error in an element's place."""
 
     __slots__ = ("error",)
 
@@ -91,7 +91,7 @@ def until_it_raises(node: GeneratorNode) -> Iterator[Any]:
         except BaseException as error:  # noqa: BLE001 - whatever the user's generator raises
             yield BrokenElement(element_error(error))
             return
-        yield BrokenElement(value) if isinstance(value, SpecError) else value
+        yield value
 
 
 def fit(value: Any, signature: Any) -> Any:

@@ -9,7 +9,7 @@ array (`tundish.arraylikes`). `normalise` converts a value to its one numpy form
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -53,6 +53,10 @@ _WITHOUT_INTS = frozenset(
 _SIMPLE = _KEEP | _WITHOUT_INTS | {int, tuple, np.ndarray}
 """Types of what may be in a list without being looked at."""
 _ROWS = frozenset({list, tuple})
+_PYTHONS = {"U": str, "T": str, "S": bytes, "O": object}
+"""What arrays of numpy's dtypes hold as elements, by the kind of the dtype."""
+_TEXTS = "UST"
+"""The kinds of numpy's dtypes of text."""
 _DEEPEST = 64
 """Lists within lists that numpy looks into at most."""
 _INT64 = range(-(2**63), 2**63)
@@ -67,7 +71,8 @@ class ArraySpec:
     shape : tuple of (int or None)
         None where the size is not known or differs between elements.
     dtype : numpy.dtype or type
-        ``str``, ``bytes`` and ``object`` stand for Python values. Default: float32, as in tf.TensorSpec.
+        ``str``, ``bytes`` and ``object`` stand for Python values; so do NumPy's dtypes of text and objects. Default:
+        float32, as in tf.TensorSpec.
     name : str, optional
         Accepted as in tf.TensorSpec. Specs that differ in it alone are equal here, but not in tf.
 
@@ -85,8 +90,9 @@ class ArraySpec:
         if self.shape is not None:
             shape = tuple(None if d is None or d == -1 else int(d) for d in self.shape)
             object.__setattr__(self, "shape", shape)
-        if self.dtype not in (str, bytes, object):
-            object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        if not isinstance(self.dtype, type) or self.dtype not in (str, bytes, object):
+            dtype = np.dtype(self.dtype)
+            object.__setattr__(self, "dtype", _PYTHONS.get(dtype.kind, dtype))
 
     def __repr__(self) -> str:
         name = self.dtype.__name__ if isinstance(self.dtype, type) else str(self.dtype)
@@ -292,7 +298,7 @@ def _plain_array(array: np.ndarray) -> np.ndarray:
 
 
 def _odd_array(array: np.ndarray) -> Any:
-    if array.dtype.kind in "US":  # trailing zeros are lost in these; Python strings keep them
+    if array.dtype.kind in _TEXTS:  # trailing zeros are lost in some; Python strings keep them
         array = array.astype(object)
     elif array.dtype.kind == "V" and has_gaps(array.dtype):
         array = copied(array)
@@ -318,10 +324,12 @@ def _array(value: list[Any]) -> np.ndarray:
         return np.zeros(0, np.float64)
     kinds = _kinds_in(value)
     if not kinds <= _SIMPLE:
-        if any(isinstance(x, Nested) for x in value):  # numpy would take one for a sequence
+        if any(
+            isinstance(x, (Nested, Mapping)) for x in value
+        ):  # numpy would take one for a sequence
             array = np.empty(len(value), object)
             for k, x in enumerate(value):
-                array[k] = normalise(x)
+                array[k] = x if isinstance(x, Mapping) else normalise(x)
             return array
         value = [_part(x) for x in value]
     try:
@@ -336,7 +344,7 @@ def _array(value: list[Any]) -> np.ndarray:
         _check_ints(value, array)
     if array.dtype.kind in "mM":
         return _native(array)
-    return array if array.dtype.kind not in "US" else np.array(value, dtype=object)
+    return array if array.dtype.kind not in _TEXTS else np.array(value, dtype=object)
 
 
 def _native(times: np.ndarray) -> np.ndarray:
@@ -362,10 +370,10 @@ def _part(value: Any) -> Any:
     kind = type(value)
     if kind in _ROWS:
         return [_part(x) for x in value]
-    if kind in _SIMPLE or not hasattr(kind, "__array__"):
+    if kind in _SIMPLE or not (kind is bytearray or hasattr(kind, "__array__")):
         return value
     found = normalise(value)
-    return found if isinstance(found, (np.ndarray, np.generic)) else value
+    return found if isinstance(found, (np.ndarray, np.generic, str, bytes)) else value
 
 
 def _check_ints(value: list[Any], array: np.ndarray) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -10,6 +10,9 @@ import pytest
 import tundish as td
 from tundish.errors import SpecError
 from tundish.loader.protocols.generating import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 WHOLE = [np.dtype(c) for c in "?bhiqBHIQ"]
 NUMBERS = [*WHOLE, *map(np.dtype, "efdFD")]
@@ -100,3 +103,27 @@ def test_uint64_has_ints_that_a_list_alone_may_not_have() -> None:
 
 def test_a_float_is_rounded() -> None:
     assert fit([0.1], td.ArraySpec((1,), np.float32)).tolist() == [float(np.float32(0.1))]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_exception_that_is_yielded_is_an_element(workers: int) -> None:
+    def answers() -> Iterator[Any]:
+        yield ValueError("no")
+        yield "text"
+        yield SpecError("nor this")
+
+    ds = td.Dataset.from_generator(answers).shuffle(3, seed=1)
+    with ds.iterator(workers=workers) as it:
+        first = next(it)
+        state = it.state_dict()
+        rest = list(it)
+    with ds.iterator(workers=workers) as it:
+        it.load_state_dict(state)
+        again = list(it)
+
+    assert sorted(map(repr, [first, *rest])) == [
+        "'text'",
+        "SpecError('nor this')",
+        "ValueError('no')",
+    ]
+    assert list(map(repr, again)) == list(map(repr, rest))

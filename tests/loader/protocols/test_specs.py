@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,3 +166,33 @@ def test_datasets_within_elements_stay_datasets(kept: Callable[[Any], Any]) -> N
     told = static_spec(kept(NUMBERS.window(2))._node)
 
     assert told == DatasetSpec(ArraySpec((), np.int64))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_numpy_s_dtypes_of_text_and_objects_stand_for_python_s_values(workers: int) -> None:
+    for dtype, python, value in (
+        (np.str_, str, "a"),
+        ("U5", str, "longer than five"),
+        (np.bytes_, bytes, b"a"),
+        ("S", bytes, b"\0"),
+        (np.dtype(object), object, Path("a")),
+    ):
+        alone = ArraySpec((), dtype)
+        assert alone == ArraySpec((), python)
+        nest = {"alone": alone, "many": ArraySpec((None,), dtype)}
+        element = {"alone": value, "many": [value, value]}
+        for ds in (
+            Dataset.range(1).map(lambda _: element, output_signature=nest),  # noqa: B023 - at once
+            Dataset.from_generator(lambda: [element], output_signature=nest),  # noqa: B023
+        ):
+            with ds.iterator(workers=workers) as it:
+                assert next(it)["alone"] == value
+
+
+def test_rows_that_are_dicts_are_told_by_the_first() -> None:
+    rows = Dataset.from_tensor_slices([{"a": [1]}, {"a": [2, 3]}])
+    more = Dataset.from_list([{"a": [4, 5, 6]}])
+
+    assert rows.element_spec == {"a": ArraySpec((1,), np.int64)}
+    (batch,) = rows.concatenate(more).padded_batch(3, {"a": [4]})
+    assert batch["a"].tolist() == [[1, 0, 0, 0], [2, 3, 0, 0], [4, 5, 6, 0]]
