@@ -28,6 +28,7 @@ from tests.snapshot.runs import (
     writer,
 )
 
+from tundish import Dataset
 from tundish.errors import IncompleteSnapshotError, SnapshotCorruptError, SnapshotWriteError
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.encoding.forms import INDEX, columns_of
@@ -201,6 +202,19 @@ def test_gc_keeps_the_pipelines_written_to_last(tmp_path: Path) -> None:
     assert Catalog(tmp_path).keys() == [KEY]
     with pytest.raises(ValueError, match="negative"):
         gc(tmp_path, keep=-1)
+
+
+def test_gc_keeps_the_newest_though_an_older_one_was_compacted_since(tmp_path: Path) -> None:
+    """Compacting copies the elements: it does not make them newer."""
+    for start in range(3):
+        list(Dataset.range(start, start + 20).snapshot(tmp_path, shard_bytes=1, batch_bytes=64))
+    catalog = Catalog(tmp_path)
+    newest = catalog.newest()
+    for key in {*catalog.keys()} - {newest}:
+        assert compact(tmp_path, key=key)
+
+    gc(tmp_path, older_than=0, keep=1, dry_run=False)
+    assert catalog.keys() == [newest]
 
 
 # -- compact -------------------------------------------------------------------------------------
