@@ -277,7 +277,7 @@ def test_elements_that_fail_are_counted(running: Path, capsys: pytest.CaptureFix
 def test_nothing_is_said_of_speed_where_every_element_failed(
     running: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ran(running, "broken", "0.3") == 0
+    assert ran(running, "broken", "0.3") == 1
     text = capsys.readouterr().out
     assert "every element failed" in text
     assert "the first that failed: ValueError: no 19" in text

@@ -47,8 +47,8 @@ def run(
     Returns
     -------
     int
-        The exit status: 1 if the spec was requested and the first element fails; 2 if the dataset cannot be found, or
-        the drawing cannot be written to `svg`; 130 after Ctrl-C.
+        The exit status: 1 if the spec was requested and the first element fails, or if all elements of the run
+        failed; 2 if the dataset cannot be found, or the drawing cannot be written to `svg`; 130 after Ctrl-C.
     """
     try:
         if svg is not None:
@@ -76,7 +76,7 @@ def run(
         ran = run_for(dataset, seconds)
         show_run(ran)
         picture = ran.verdict.svg(f"{target}: {ran.verdict.headline}")
-        status = 130 if ran.interrupted else status
+        status = 130 if ran.interrupted else 1 if ran.failed else status
     if svg is not None:
         Path(svg).write_text(picture, encoding="utf-8")
         say(dim(f"drawn into {svg}"))
