@@ -431,6 +431,14 @@ def test_export_has_plain_columns(tmp_path: Path, leaves: Any, kind: str, expect
     ] == expected
 
 
+def test_export_of_no_elements_is_an_empty_file(tmp_path: Path) -> None:
+    list(Dataset.range(9).filter(lambda x: x > 9).snapshot(tmp_path / "kept"))
+
+    found = export(tmp_path / "kept", tmp_path / "out.parquet")
+    assert (found.rows, found.failed) == (0, 0)
+    assert pq.read_table(tmp_path / "out.parquet").num_rows == 0
+
+
 def test_export_does_not_overwrite(tmp_path: Path) -> None:
     complete(tmp_path)
     target = tmp_path / "out.parquet"
