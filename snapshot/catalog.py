@@ -152,7 +152,7 @@ class Catalog:
             for prefix in self.prefixes(key)
             if prefix.outcome.continued
             and prefix.header.part == part
-            and (seeds is None or dict(prefix.header.seeds) == dict(seeds))
+            and (seeds is None or seeds.items() <= prefix.header.seeds.items())
             and (not inputs or are_alike(self.inputs(key, prefix.header.inputs), inputs))
             and (living or not _lives_elsewhere(prefix.holder))
         ]

@@ -59,8 +59,8 @@ class SavingMethods(Fluent):
         shard_func : callable, optional
             As for `snapshot`.
         checkpoint_args : mapping, optional
-            If given, the next call continues a save that was stopped or killed. The contents are tf.data's and are
-            ignored: the library decides how often it commits.
+            If given, the next call with the same pipeline continues a save that was stopped or killed; after a change,
+            it begins anew. The contents are tf.data's and are ignored: the library decides how often it commits.
 
         Raises
         ------
@@ -94,11 +94,15 @@ class SavingMethods(Fluent):
         if self.cardinality() == INFINITE_CARDINALITY:
             raise ValueError("save needs a finite dataset: use take(n)")
         checked, again = check_path("path", path), checkpoint_args is not None
-        version = version_to_save(checked, again=again)
+        follows = newest(checked) if again else None
         if shard_func is not None:
             check_callable("shard_func", shard_func)
         kind = Snapshot if shard_func is None else SortedSnapshot
-        keeping = Keeping(check_compression(compression), version, on_mismatch="any")
+        # One that is not to be continued is another one each time.
+        version = None if again else f"save {uuid.uuid4().hex}"
+        keeping = Keeping(
+            check_compression(compression), version, on_mismatch="any", follows=follows
+        )
         kept = self._then(kind, checked, keeping, None, shard_func)
         keep_all(kept.iterator(), again=again)
 
@@ -195,24 +199,12 @@ def _includes(wide: ArraySpec, narrow: ArraySpec) -> bool:
     )
 
 
-def version_to_save(path: str, *, again: bool) -> str:
-    """Return the name of a new saved dataset, which makes it the newest in its folder.
-
-    Parameters
-    ----------
-    path : str
-        The folder.
-    again : bool
-        True to continue one that was not completed.
-    """
+def newest(path: str) -> str:
+    """Return the key of the newest complete snapshot in a folder; "" if there is none."""
     # pyarrow takes a while to load, and is needed by nobody else.
     from tundish.snapshot.catalog import Catalog  # noqa: PLC0415 - see above
 
-    if not again:
-        return f"save {uuid.uuid4().hex}"
-    catalog = Catalog(path)
-    complete = [key for key in catalog.keys() if catalog.manifest(key) is not None]  # noqa: SIM118 - no dict
-    return f"save {len(complete)}"
+    return Catalog(path).newest() or ""
 
 
 def keep_all(iterator: Any, *, again: bool) -> None:

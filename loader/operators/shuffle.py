@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from tundish.loader.operators.counting import Range
 from tundish.loader.operators.shuffled import ShuffledPositions
 from tundish.loader.operators.units import UnitShuffle, check_units
 from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
+from tundish.loader.plan.rebuilding import exchanging
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, refs
@@ -18,7 +20,6 @@ from tundish.loader.protocols.permuting import permute
 from tundish.loader.protocols.positional import (
     Positions,
     check_positions,
-    may_permute,
     no_permutation,
 )
 from tundish.loader.protocols.refs import array_of
@@ -28,6 +29,7 @@ from tundish.loader.protocols.state_parsing import count, load_part
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Builder, Machine, Mark
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.refs import Positions as Places
     from tundish.loader.protocols.refs import Refs
 
@@ -90,6 +92,16 @@ class Shuffle(Unary):
         if isinstance(up, Positions):
             return ShuffledPositions(self.up, up, size, draws, pass_=pass_, context=context)
         return WindowShuffle(self, up, size, draws, pass_=pass_, context=context)
+
+
+def may_permute(node: Operator) -> bool:
+    """Return True if ``shuffle(None)`` may follow a node: it has random access, or may have it when an iterator is made.
+
+    A snapshot has it once it is complete, and files if they can be indexed.
+    """
+    awaited = {id(each): Range(0, 1, 1) for each in walk(node) if each.awaited}
+    then: Operator = exchanging(awaited)(node)
+    return then.positional and then.cardinality >= 0
 
 
 class WindowShuffle:

@@ -60,6 +60,8 @@ class Keeping:
         (index, count) of the range of the source that this snapshot covers.
     note : tuple of (str, str)
         Further entries for the header of its run.
+    follows : str or None
+        Of a `save` that may be continued, the key of the snapshot that was the newest before it; "" if there was none.
     """
 
     compression: Compression = "auto"
@@ -71,6 +73,7 @@ class Keeping:
     batch_bytes: int = 4 * MIB
     part: tuple[int, int] | None = None
     note: tuple[tuple[str, str], ...] = ()
+    follows: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +210,7 @@ class SnapshotMethods(Fluent):
         ----------
         path : path
             A folder for the snapshots of any number of pipelines. Each pipeline has a folder in it,
-            named by what the pipeline computes. URLs such as ``s3://...`` need `fsspec`.
+            named by what the pipeline computes. ``~`` is your home. URLs such as ``s3://...`` need `fsspec`.
         compression : {"auto", None, "lz4", "zstd"}
             The compression of the files. "auto" means none on a local disk, where elements are then views of the
             files, and lz4 elsewhere. tf.data's "GZIP" and "SNAPPY" are taken as zstd and lz4, with a warning.
@@ -220,8 +223,9 @@ class SnapshotMethods(Fluent):
         name : str, optional
             Accepted as in tf.data, and ignored.
         version : str, optional
-            A name for the code of all functions before the snapshot. With it, only another version or another plan
-            begins another snapshot. A snapshot that was written without a version is not found with one.
+            A name for the code of all functions before the snapshot, and for the objects and the contents of arrays that
+            its plan holds. With it, only another version or another plan begins another snapshot. A snapshot that was
+            written without a version is not found with one.
         mode : {"auto", "read", "write", "off"}
             "auto" reads a complete snapshot, or continues an unfinished one, or begins one. While another
             process writes it, this one reads what is safely on disk, computes the rest and writes
@@ -313,6 +317,7 @@ def check_path(name: str, path: Any) -> str:
         checked = os.fsdecode(checked)
     if not checked:
         raise ValueError(f"{name} must be the path of a folder, not ''")
+    checked = os.path.expanduser(checked)  # noqa: PTH111 - an address stays
     # Where it is now: a program may go to another folder before it reads it.
     if "://" in checked or os.path.isabs(checked):  # noqa: PTH117 - as below
         return checked

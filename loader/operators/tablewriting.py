@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tundish.formats.bytes.file import is_remote, local_path
 from tundish.formats.bytes.sink import open_sink
 from tundish.formats.tables.writing import table_of
+from tundish.loader.operators.snapshot import check_path
 from tundish.loader.plan.checks import check_callable, check_count
 from tundish.loader.plan.node import INFINITE_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
@@ -74,7 +76,7 @@ class TableWritingMethods(Fluent):
         SpecError
             An element is not a dict, or its types differ from those before it.
         ValueError
-            The dataset is infinite.
+            The dataset is infinite, or `folder` is an address, such as ``s3://bucket/rows``.
         OSError
             The files cannot be written.
         Exception
@@ -187,6 +189,17 @@ def check_counts(rows_per_file: int, rows_per_group: int) -> tuple[int, int]:
     return whole, min(whole, check_count("rows_per_group", rows_per_group, least=1))
 
 
+def local_folder(folder: str | os.PathLike[str]) -> Path:
+    """Return the path of a folder on this machine, without links."""
+    path = check_path("folder", folder)
+    if is_remote(path):
+        raise ValueError(
+            f"folder must be on a local disk, not {path}: write the files there and copy them; `save` and "
+            "`snapshot` write to stores"
+        )
+    return Path(os.path.realpath(local_path(path)))
+
+
 def _write(
     dataset: Any,
     folder: str | os.PathLike[str],
@@ -201,7 +214,7 @@ def _write(
         check_callable("progress", progress)
     if dataset.cardinality() == INFINITE_CARDINALITY:
         raise ValueError("an infinite dataset cannot be written: use take(n)")
-    target = Path(os.path.realpath(os.fspath(folder)))
+    target = local_folder(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise FileExistsError(
             f"{target} exists and is not an empty folder; name another one, or remove it"

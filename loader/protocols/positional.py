@@ -147,14 +147,6 @@ def listed(refs: Any) -> list[Ref]:
     return refs.tolist() if isinstance(refs, np.ndarray) else list(refs)
 
 
-def may_permute(node: Operator) -> bool:
-    """Return True if ``shuffle(None)`` may follow a node.
-
-    A snapshot has random access once it is complete, which is known when an iterator is made.
-    """
-    return is_awaited(node) or (node.positional and node.cardinality >= 0)
-
-
 def is_awaited(node: Operator) -> bool:
     """Return True if files before a node have to be opened before its positions are known."""
     return any(below.awaited for below in walk(node))

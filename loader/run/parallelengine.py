@@ -340,7 +340,10 @@ class ParallelEngine(Engine):
 
     def save(self) -> None:
         super().save()
-        self._settle(None)
+        if (
+            self._pool is not None
+        ):  # after the end all has been answered, or is left to a writer that lingers
+            self._settle(None)
 
     def _settle(self, timeout_s: float | None) -> bool:
         """Wait until all orders have been answered; return True if they have."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SnapshotError
@@ -131,7 +131,7 @@ def gc(
 def _useless(catalog: Catalog, before: float, keep: int | None) -> Iterator[tuple[str, str]]:
     """Yield unneeded folders that were last written to before a time, each with the reason."""
     store = catalog.store
-    keys = sorted(catalog.keys(), key=lambda key: _last_written(store, key), reverse=True)
+    keys = sorted(catalog.keys(), key=lambda key: _last_made(catalog, key), reverse=True)
     for place, key in enumerate(keys):
         if live_runs(store, key):
             continue
@@ -170,7 +170,18 @@ def _useless_run(catalog: Catalog, key: str, run: str, manifest: Manifest | None
             return ""
     if manifest is not None:
         return "another run is the snapshot"
-    return "" if prefix.next or prefix.problem else "its writer ended before the first commit"
+    # A shard of few elements may have none, and is one of those that `finalize` joins.
+    needed = prefix.next or prefix.problem or prefix.outcome is RunOutcome.FINISHED
+    return "" if needed else "its writer ended before the first commit"
+
+
+def _last_made(catalog: Catalog, key: str) -> float:
+    """Return when elements of a pipeline were last written; `compact`, which copies them, does not count."""
+    with suppress(SnapshotError, ValueError):
+        manifest = catalog.manifest(key)
+        if manifest is not None and manifest.generation:
+            return datetime.fromisoformat(manifest.created).timestamp()
+    return _last_written(catalog.store, key)
 
 
 def _last_written(store: Store, folder: str) -> float:

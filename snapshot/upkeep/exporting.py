@@ -133,7 +133,7 @@ def _write(store: Store, manifest: Manifest, place: Path) -> tuple[int, int]:
             if writer is None:
                 file = pa.PythonFile(pieces, mode="w")
                 writer = pq.ParquetWriter(file, table.schema, compression="zstd")
-            writer.write_table(table, row_group_size=table.num_rows)
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
             sink.writev(pieces.take())
             rows += table.num_rows
         if writer is not None:

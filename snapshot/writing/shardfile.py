@@ -6,6 +6,7 @@ in one call. So the location and the checksum of each batch are known without re
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -197,6 +198,9 @@ class Staging:
         self.store = LocalStore(folder if self._apart else target.root)
         if self._apart:
             folder.mkdir(mode=0o700, exist_ok=True)
+            for other in folder.parent.glob(f"tundish-{run}-*"):
+                if other != folder:  # of a process that was killed: this one has taken its run over
+                    shutil.rmtree(other, ignore_errors=True)
 
     def path(self, name: str) -> Path:
         """Return the path of a file in the folder."""

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from tundish.errors import IncompleteSnapshotError, SnapshotError, SpecError
 from tundish.formats.tables.columns import check_type, to_numpy
-from tundish.loader.operators.snapshot import check_compression
+from tundish.loader.operators.snapshot import check_compression, check_path
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.encoding.forms import Columns
 from tundish.snapshot.lease import Holder
@@ -94,7 +94,9 @@ class SnapshotDatasource(Datasource):  # type: ignore[misc]
                 f"{os.fspath(path)} has no complete snapshot{which}: write it to its end first"
             )
         self._place = _Place(
-            _absolute(path), manifest.key, dict(storage_options) if storage_options else None
+            check_path("path", path),
+            manifest.key,
+            dict(storage_options) if storage_options else None,
         )
         self._manifest = manifest
 
@@ -144,12 +146,6 @@ class _Place:
     @property
     def catalog(self) -> Catalog:
         return Catalog(self.path, self.options)
-
-
-def _absolute(path: str | os.PathLike[str]) -> str:
-    """Return a path that means the same in another process; addresses as they are."""
-    text = os.fspath(path)
-    return text if "://" in text or "::" in text else os.path.abspath(text)  # noqa: PTH100 - links stay
 
 
 def _spans(sizes: np.ndarray, count: int) -> Iterator[tuple[int, int]]:
@@ -211,7 +207,7 @@ class SnapshotDatasink(Datasink):  # type: ignore[misc]
     ) -> None:
         options = dict(storage_options) if storage_options else None
         # Each write is a snapshot of its own, as with `save`.
-        self._place = _Place(_absolute(path), uuid.uuid4().hex[:16], options)
+        self._place = _Place(check_path("path", path), uuid.uuid4().hex[:16], options)
         self._compression = check_compression(compression)
         if self._compression == "auto":
             self._compression = None if self._place.catalog.store.local else "lz4"

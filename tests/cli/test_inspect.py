@@ -253,6 +253,22 @@ def test_a_run_says_what_is_waited_for(running: Path, capsys: pytest.CaptureFixt
     assert "what would change it" in words
 
 
+def test_what_cannot_be_iterated_is_said_without_the_library_s_frames(
+    running: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running.open("a") as text:
+        text.write(
+            f"\n\ndef kept():\n    return here().snapshot({str(running) + '.kept'!r}, mode='read')\n"
+        )
+
+    assert ran(running, "kept", "0.3") == 2
+    told = capsys.readouterr().err
+    assert "mode='read' needs a complete snapshot" in told
+    assert "Traceback" not in told
+    assert main(["inspect", f"{running}:empty", "--spec"]) == 1
+    assert "the dataset is empty" in capsys.readouterr().err
+
+
 def test_a_run_in_workers(running: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ran(running, "long") == 0
     assert "2 workers" in capsys.readouterr().out
@@ -277,7 +293,7 @@ def test_elements_that_fail_are_counted(running: Path, capsys: pytest.CaptureFix
 def test_nothing_is_said_of_speed_where_every_element_failed(
     running: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ran(running, "broken", "0.3") == 0
+    assert ran(running, "broken", "0.3") == 1
     text = capsys.readouterr().out
     assert "every element failed" in text
     assert "the first that failed: ValueError: no 19" in text

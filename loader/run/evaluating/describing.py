@@ -100,11 +100,11 @@ def operators_of(root: Operator) -> list[dict[str, Any]]:
     return found
 
 
-def describe_sorting(node: Snapshot) -> list[JSON]:
+def describe_sorting(node: Snapshot, *, version: str | None = None) -> list[JSON]:
     """Describe the function that assigns a snapshot's elements to shards, if there is one."""
     if node.shard_func is None:
         return []
-    describer = Describer(lenient=node.keeping.version is not None)
+    describer = Describer(lenient=version is not None)
     args = {"shard_func": describer.describe(node.shard_func, "snapshot.shard_func")}
     entry = {"op": "shard_func", "version": node.meaning, "args": args}
     code = describer.definitions()

@@ -91,6 +91,8 @@ class Commit:
 class Order(TaskInput):
     """An order for a writer; its parts are carried out in this sequence: write, commit, finish, leave.
 
+    One that has none of these renews the lease.
+
     Parameters
     ----------
     target : Target
@@ -249,7 +251,10 @@ class SnapshotWriter:
         target = order.target
         writer = self.writers.get(target)
         if writer is None and not (order.parts or order.commit or order.finish):
-            target.lease.release()
+            if order.leave:
+                target.lease.release()
+            else:
+                target.lease.refresh()
             return b"{}"
         if writer is None:
             writer = self.writers[target] = RunWriter(

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 COMMIT_S = 60.0
 COMMIT_BYTES = 1 << 30
+RENEW_S = 20.0
+"""So often the lease is renewed while nothing is written; elsewhere it is stale after a minute."""
 _ORDERS = 16
 _PENDING_BYTES = 64 << 20
 
@@ -104,6 +106,7 @@ class Recorder:
         self._counts = dict(self.prefix.counts)
         self._chunk = PendingElements(self.at)
         self._since, self._when = 0, time.monotonic()
+        self._ordered_at = self._when  # when the last order was given
         self._pending: deque[tuple[Order, int, Answer]] = deque()
         self._committing = self._finishing = self._left = self._given_up = False
 
@@ -157,6 +160,7 @@ class Recorder:
             first = end
             self._write_full()
         self.mark, self.torn = mark, False
+        self._renew()
         self.settle()
 
     def take(self, item: Any, mark: Any) -> None:
@@ -172,6 +176,7 @@ class Recorder:
         self.at += 1
         self._write_full()
         self.mark, self.torn = mark, False
+        self._renew()
         self.settle()
 
     def due(self) -> bool:
@@ -179,7 +184,7 @@ class Recorder:
         if self._committing or self.error is not None:
             return False
         return self._since >= COMMIT_BYTES or (
-            self._since > 0 and time.monotonic() - self._when >= COMMIT_S
+            self.at > self.durable and time.monotonic() - self._when >= COMMIT_S
         )
 
     def commit(self, state: Any, *, leave: bool = False) -> None:
@@ -241,6 +246,10 @@ class Recorder:
         self._counts = counts_in(state)
         return Commit(self._ordered, self.at, state, self._counts)
 
+    def _renew(self) -> None:
+        if time.monotonic() - self._ordered_at >= RENEW_S:
+            self._put(Order(self.target))
+
     def _write_full(self) -> None:
         chunk = self._chunk
         if chunk.nbytes >= self.batch_bytes or chunk.rows >= MOST_ROWS:
@@ -253,6 +262,7 @@ class Recorder:
         return Order(self.target, chunk.start, chunk.parts(), shards, **more)
 
     def _put(self, order: Order, nbytes: int = 0) -> None:
+        self._ordered_at = time.monotonic()
         self._since += nbytes
         try:
             answer = self.carrier.put(order)

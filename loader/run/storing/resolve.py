@@ -18,6 +18,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import (
+    FingerprintError,
     IncompleteSnapshotError,
     SnapshotError,
     SnapshotWriteError,
@@ -134,16 +135,22 @@ class Resolving:
         """Decide on an incomplete snapshot, with or without the lease to write it."""
         key, pipeline = what
         keeping, setup = node.keeping, self.setup
-        random = any(below.seedless or below.seeded for below in walk(node.up))
-        fixed = random and (not self._fresh or setup.graph_seed is not None)
+        drawn = _seeds_of(node)
+        fixed = not self._fresh or setup.graph_seed is not None
         prefix: Prefix | None = None
         if keeping.mode != "write":
-            seeds = {"seed": setup.seed, "graph_seed": setup.graph_seed}
-            wanted = seeds if fixed else None
+            wanted = {name: getattr(setup, name) for name in drawn} if fixed else None
             inputs, living = written(pipeline), lease is None
             prefix = catalog.best_run(key, wanted, keeping.part, inputs=inputs, living=living)
             if prefix is None and inputs:
                 say_not_continued(catalog, node, key, pipeline)
+        if drawn:
+            if (
+                prefix is not None
+            ):  # what follows its elements is drawn as they were, whoever writes
+                for name in drawn:
+                    setattr(setup, name, prefix.header.seeds.get(name, getattr(setup, name)))
+            self._fresh = False  # an iterator has one seed, for all snapshots of its plan
         if lease is None and not (self._write and keeping.mode == "write" and refused is None):
             if refused is not None and prefix is None:
                 raise SnapshotError(
@@ -155,9 +162,6 @@ class Resolving:
             return ActiveSnapshot(
                 None, partial(_prefix_served, node, key, prefix), content(node, setup, prefix)
             )
-        if random and prefix is not None and self._fresh:
-            setup.seed = prefix.header.seeds.get("seed", setup.seed)
-            setup.graph_seed = prefix.header.seeds.get("graph_seed", setup.graph_seed)
         prefix = _continued(catalog, key, prefix) or self._begun(catalog, node, key, pipeline)
         named = content(node, setup, prefix)
         about = {"content": named or key, "inputs": written(pipeline)}
@@ -223,12 +227,23 @@ def described(node: Snapshot) -> tuple[str, Any]:
     """Return the key of a snapshot, and the description of its pipeline from which the key is made."""
     known = _KEYS.get(node)
     if known is None:
-        tag = node.keeping.version
-        pipeline = describe_pipeline(node.up, version=tag)
-        if node.shard_func is not None:
-            pipeline = [*pipeline, *describe_sorting(node)]
-        known = _KEYS[node] = (key_of(pipeline, tag), pipeline)
+        pipeline = _description(node)
+        known = _KEYS[node] = (key_of(pipeline, node.keeping.version), pipeline)
     return known
+
+
+def _description(node: Snapshot) -> list[Any]:
+    follows, tag = node.keeping.follows, node.keeping.version
+    try:
+        pipeline = [*describe_pipeline(node.up, version=tag), *describe_sorting(node, version=tag)]
+    except FingerprintError:
+        if follows is None:
+            raise
+        # A save refuses no function: what cannot be described is taken to be the same.
+        pipeline = [*describe_pipeline(node.up, version=""), *describe_sorting(node, version="")]
+    if follows is not None:
+        pipeline.append({"op": "save", "version": 1, "args": {"follows": follows}})
+    return pipeline
 
 
 def _look_at_files(node: Snapshot) -> bool:
@@ -306,6 +321,14 @@ def _recorded_served(node: Snapshot, key: str, recorder: Recorder) -> Served:
 def _reader(node: Snapshot, key: str, run: str, records: int) -> Reader:
     verify = node.keeping.verify
     return open_reader(node.path, key, runs=(run,), upto=(records,), verify=verify)
+
+
+def _seeds_of(node: Snapshot) -> tuple[str, ...]:
+    """Return the names of the seeds from which the operators before a snapshot draw."""
+    below = list(walk(node.up))
+    if any(each.seedless for each in below):
+        return "seed", "graph_seed"
+    return ("graph_seed",) if any(each.seeded for each in below) else ()
 
 
 def content(node: Snapshot, setup: Setup, prefix: Prefix | None) -> str | None:

@@ -15,6 +15,7 @@ from tundish.cli.outline import Outline, OutlineStep, outline
 from tundish.cli.running import run_for
 from tundish.cli.snapshot import raised_by_the_user, users_traceback
 from tundish.cli.terminal import bold, dim, refuse, say, warn
+from tundish.errors import TundishError
 from tundish.loader.dataset import Dataset
 from tundish.loader.run.starting.byvalue import never_import
 from tundish.spec import ArraySpec
@@ -47,8 +48,8 @@ def run(
     Returns
     -------
     int
-        The exit status: 1 if the spec was requested and the first element fails; 2 if the dataset cannot be found, or
-        the drawing cannot be written to `svg`; 130 after Ctrl-C.
+        The exit status: 1 if the spec was requested and the first element fails, or if all elements of the run
+        failed; 2 if the dataset cannot be found, or the drawing cannot be written to `svg`; 130 after Ctrl-C.
     """
     try:
         if svg is not None:
@@ -66,17 +67,20 @@ def run(
         try:
             known = show_spec(dataset.element_spec)
         except Exception as error:
-            if not raised_by_the_user(error):
+            if not (raised_by_the_user(error) or isinstance(error, TundishError)):
                 raise
             known, status = f"the first one failed: {type(error).__name__}: {error}", 1
-            refuse(users_traceback(error))
+            refuse(users_traceback(error) or str(error))
     show(plan, target, known)
     picture = draw(plan, target, known if spec or cheap else "")
     if seconds is not None:
-        ran = run_for(dataset, seconds)
+        try:
+            ran = run_for(dataset, seconds)
+        except TundishError as error:  # no iterator can be made, of what its files are now
+            return refuse(f"{target}: {error}")
         show_run(ran)
         picture = ran.verdict.svg(f"{target}: {ran.verdict.headline}")
-        status = 130 if ran.interrupted else status
+        status = 130 if ran.interrupted else 1 if ran.failed else status
     if svg is not None:
         Path(svg).write_text(picture, encoding="utf-8")
         say(dim(f"drawn into {svg}"))

@@ -143,6 +143,10 @@ def skipping():
     return below.batch(4).with_options(td.Options(on_error="skip", workers=1))
 
 
+def lines():
+    return td.TextLineDataset(os.path.join(HERE, "lines.txt"))
+
+
 def raises():
     return {}["nothing"]
 

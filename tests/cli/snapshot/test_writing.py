@@ -264,3 +264,30 @@ def test_a_shard_beyond_the_elements_is_empty(file: Path) -> None:
     for path, of in (("kept", 4), ("more", 11)):
         assert main(["snapshot", "finalize", path, "--of", str(of)]) == DONE
         assert len(kept(find(f"{file.name}:nested").snapshot(path))) == sum(k % 4 for k in range(9))
+
+
+def test_a_shard_without_elements_is_no_leftover(file: Path) -> None:
+    for index in range(11):
+        assert write(file, "nested", "--shard", f"{index}/11", "--max-errors", "9") == DONE
+
+    assert main(["snapshot", "gc", "kept", "--older-than", "0s"]) == DONE
+    assert main(["snapshot", "finalize", "kept", "--of", "11"]) == DONE
+
+
+def test_input_that_was_rewritten_is_told_of(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for text in ("one\n", "two\n"):
+        (file.parent / "lines.txt").write_text(text)
+        os.utime(file.parent / "lines.txt", ns=(ord(text[0]), ord(text[0])))
+        assert not caplog.text
+        assert write(file, "lines") == DONE
+    assert (
+        "lines.txt: written since, with the same size; the stored elements are read" in caplog.text
+    )
+
+
+def test_a_local_address_is_the_folder(file: Path) -> None:
+    assert write(file, "training", path=f"file://{file.parent}/kept") == DONE
+    assert len([*(file.parent / "kept").iterdir()]) == 1
+
+    with find(f"{file.name}:training").iterator(workers=0) as elements:
+        assert [seen.doing for seen in elements.stats.snapshots] == ["read"]

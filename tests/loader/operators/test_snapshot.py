@@ -149,3 +149,15 @@ def test_a_spec_that_says_less(asked: Any, saved: Path) -> None:
 def test_a_spec_that_says_otherwise(asked: Any, told: str, saved: Path) -> None:
     with pytest.raises(SpecError, match=told):
         Dataset.load(saved, asked)
+
+
+def test_a_tilde_is_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+    list(TEN.snapshot("~/kept"))
+    TEN.save("~/saved")
+
+    assert sorted(each.name for each in (tmp_path / "home").iterdir()) == ["kept", "saved"]
+    assert not (tmp_path / "~").exists()
+    assert len(Dataset.load("~/saved")) == 10

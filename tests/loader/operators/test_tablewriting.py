@@ -154,3 +154,18 @@ def test_a_folder_of_nobody_known_is_left_alone(tmp_path: Path) -> None:
     ds.write_parquet(tmp_path / "more")
     left = {path.name.removesuffix(".tmp") for path in tmp_path.iterdir() if path.is_dir()}
     assert left == kept | {"rows", "more"}
+
+
+@both
+def test_an_address_is_no_folder(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ds = td.Dataset.range(3).map(row)
+
+    with pytest.raises(ValueError, match=r"on a local disk, not s3://bucket/rows"):
+        getattr(ds, method)("s3://bucket/rows")
+
+    assert not [*tmp_path.iterdir()]
+    (path,) = getattr(ds, method)(f"file://{tmp_path}/rows")
+    assert Path(path).parent == tmp_path / "rows"

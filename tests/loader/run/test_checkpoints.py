@@ -267,3 +267,19 @@ def test_killed_at_any_instant_a_state_can_be_read(tmp_path: Path) -> None:
     assert len(saved_names) == 2
     assert len(names(tmp_path)) == 2, names(tmp_path)
     assert json.loads((tmp_path / names(tmp_path)[-1]).read_text())["tundish"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_is_saved_after_the_end_and_after_closing(tmp_path: Path, workers: int) -> None:
+    ds = plan().map(abs)
+    with ds.iterator(workers=workers) as it:
+        list(it)
+        it.save(tmp_path / "end.json")
+    with ds.iterator(workers=workers) as it:
+        next(it)
+    it.save(tmp_path / "closed.json")
+
+    for name, left in (("end.json", []), ("closed.json", [*range(1, 20)])):
+        with ds.iterator(workers=workers) as it:
+            it.restore(tmp_path / name)
+            assert [int(x) for x in it] == left

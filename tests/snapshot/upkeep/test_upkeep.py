@@ -28,6 +28,7 @@ from tests.snapshot.runs import (
     writer,
 )
 
+from tundish import Dataset
 from tundish.errors import IncompleteSnapshotError, SnapshotCorruptError, SnapshotWriteError
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.encoding.forms import INDEX, columns_of
@@ -201,6 +202,19 @@ def test_gc_keeps_the_pipelines_written_to_last(tmp_path: Path) -> None:
     assert Catalog(tmp_path).keys() == [KEY]
     with pytest.raises(ValueError, match="negative"):
         gc(tmp_path, keep=-1)
+
+
+def test_gc_keeps_the_newest_though_an_older_one_was_compacted_since(tmp_path: Path) -> None:
+    """Compacting copies the elements: it does not make them newer."""
+    for start in range(3):
+        list(Dataset.range(start, start + 20).snapshot(tmp_path, shard_bytes=1, batch_bytes=64))
+    catalog = Catalog(tmp_path)
+    newest = catalog.newest()
+    for key in {*catalog.keys()} - {newest}:
+        assert compact(tmp_path, key=key)
+
+    gc(tmp_path, older_than=0, keep=1, dry_run=False)
+    assert catalog.keys() == [newest]
 
 
 # -- compact -------------------------------------------------------------------------------------
@@ -415,6 +429,14 @@ def test_export_has_plain_columns(tmp_path: Path, leaves: Any, kind: str, expect
     assert [
         s.removesuffix("000") if "." in str(s) and isinstance(s, str) else s for s in shown
     ] == expected
+
+
+def test_export_of_no_elements_is_an_empty_file(tmp_path: Path) -> None:
+    list(Dataset.range(9).filter(lambda x: x > 9).snapshot(tmp_path / "kept"))
+
+    found = export(tmp_path / "kept", tmp_path / "out.parquet")
+    assert (found.rows, found.failed) == (0, 0)
+    assert pq.read_table(tmp_path / "out.parquet").num_rows == 0
 
 
 def test_export_does_not_overwrite(tmp_path: Path) -> None:

@@ -87,6 +87,22 @@ def test_the_place_of_a_dead_writer_is_taken(url: str, tmp_path: Path, *, sealed
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_killed_process_left_here_goes_when_its_run_is_continued(
+    url: str, tmp_path: Path
+) -> None:
+    dead = writer(url)
+    write(dead, 0, 20)
+    dead._pending.let_go()
+    assert adopt_run(Catalog(url).at(KEY), RUN, {}) is not None
+
+    made = writer(url, name="abcdef02")
+    write(made, 0, 90)
+    assert [path.name for path in tmp_path.iterdir()] == [f"tundish-{RUN}-abcdef02"]
+    made.commit(1, made.seal(), 90, None, {})
+    finish(made)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_not_committed_is_removed(url: str, tmp_path: Path) -> None:
     made = writer(url)
     write(made, 0, 20)

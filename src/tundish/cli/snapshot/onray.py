@@ -17,6 +17,7 @@ from tundish.cli.snapshot import run as run_action
 from tundish.cli.snapshot.log import duration
 from tundish.cli.snapshot.pipeline import pipeline_of
 from tundish.cli.terminal import say
+from tundish.loader.operators.snapshot import check_path
 from tundish.loader.service.ray.cluster import joined
 from tundish.snapshot.lease import STALE_S
 
@@ -61,7 +62,7 @@ def run(
         The exit status.
     """
     began = time.monotonic()
-    path = path if "://" in path or "::" in path else os.path.abspath(path)  # noqa: PTH100 - links stay
+    path = check_path("path", path)
     try:
         with joined(address or "auto") as ray:
             count = parts or max(1, int(ray.cluster_resources().get("CPU", 1)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.cli.inspect import find
 from tundish.cli.snapshot import USAGE, Refusal, command, raised_by_the_user
 from tundish.errors import FingerprintError, RangeError, SnapshotError
+from tundish.formats.bytes.file import is_remote, local_path
 from tundish.loader.operators.options import WithOptions
 from tundish.loader.operators.snapshot import Snapshot, snapshots
 from tundish.loader.plan.node import INFINITE_CARDINALITY, global_seed, walk
@@ -201,6 +202,7 @@ def _again(target: str, path: str, given: dict[str, Any], more: Sequence[str]) -
 
 
 def _same(one: str, other: str) -> bool:
-    if "://" in one or "://" in other:
+    one, other = local_path(one), local_path(other)
+    if is_remote(one) or is_remote(other):
         return one.rstrip("/") == other.rstrip("/")
     return Path(one).expanduser().resolve() == Path(other).expanduser().resolve()

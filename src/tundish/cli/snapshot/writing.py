@@ -29,6 +29,7 @@ from tundish.loader.plan.node import AUTOTUNE, global_seed, walk
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.parallelism import parallelism_of
 from tundish.loader.run.storing.resolve import described
+from tundish.loader.run.storing.telling import say_touched
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.fingerprint.differences import written
 from tundish.snapshot.lease import holder_of, lease_name
@@ -313,6 +314,7 @@ class WriteCall:
 
     def _complete_already(self, durable: Prefix | None, began: float) -> int:
         """Report the snapshot that is complete already; nothing is computed."""
+        say_touched(self._pipeline.node, *described(self._pipeline.node))
         manifest = self._catalog.manifest(self._pipeline.key)
         rows = manifest.rows if manifest is not None else durable.next if durable else 0
         text = f"{self._what()} is complete already: {rows:,} elements"

@@ -17,6 +17,7 @@ import tundish as td
 from tundish.errors import SharedMemoryError
 from tundish.loader.run import parallelengine
 from tundish.loader.run.coordinating import coordinator
+from tundish.loader.run.storing import recorder
 from tundish.snapshot.catalog import Catalog
 
 # An interpreter waits 1.5 s for a writer. That is for writing: on a busy machine it takes as long to start one.
@@ -99,6 +100,30 @@ def test_the_next_run_waits_for_a_writer_that_lingers(
         assert it.stats.snapshots[0].durable == 300
         assert [int(x[0]) for x in it] == list(range(300))
     assert len(Catalog(tmp_path).runs(Catalog(tmp_path).keys()[0])) == 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_little_is_made_durable_in_time_too(
+    tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elements that fill no batch of a file for long: small ones, or slow ones."""
+    monkeypatch.setattr(recorder, "COMMIT_S", 0.0)
+    with td.Dataset.range(10**6).map(abs).snapshot(tmp_path).iterator(workers=workers) as it:
+        deadline = time.monotonic() + DEADLINE_S
+        while not it.stats.snapshots[0].durable:
+            assert time.monotonic() < deadline, "nothing is durable"
+            next(it)
+
+
+def test_the_lease_is_renewed_while_little_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "RENEW_S", 0.0)
+    with td.Dataset.range(90).snapshot(tmp_path).iterator(workers=0) as it:
+        (lease,) = tmp_path.glob("*/lease.json")
+        os.utime(lease, (1, 1))
+        next(it)
+        assert lease.stat().st_mtime > 1
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -14,6 +14,8 @@ from tests.loader.run.storing.counted import Counted
 import tundish as td
 from tundish import Dataset
 from tundish.errors import SnapshotCorruptError
+from tundish.loader.run.storing import recorder
+from tundish.snapshot.upkeep import gc
 from tundish.testing import assert_resumes_anywhere, assert_workers_do_not_show
 
 
@@ -105,6 +107,45 @@ def test_a_save_that_failed_is_continued(tmp_path: Path) -> None:
     assert len([*folder.iterdir()]) == 1
     Dataset.range(4).save(folder, checkpoint_args={})
     assert ints(Dataset.load(folder)) == [0, 1, 2, 3]
+
+
+def test_a_save_is_not_continued_by_another_pipeline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(x: Any) -> Any:
+        if x == 7:
+            raise LookupError("seven")
+        return x
+
+    monkeypatch.setattr(recorder, "COMMIT_S", 0.0)  # what passes is durable at once
+    with pytest.raises(LookupError, match="seven"):
+        Dataset.range(9).map(stops).save(tmp_path, checkpoint_args={})
+    Dataset.range(9).map(third).save(tmp_path, checkpoint_args={})
+
+    assert ints(Dataset.load(tmp_path)) == [x % 3 for x in range(9)]
+
+
+def test_each_save_is_a_new_one_whatever_was_removed(tmp_path: Path) -> None:
+    rows = [np.arange(k, k + 3) for k in range(3)]
+    for row in rows[:2]:
+        Dataset.from_tensor_slices(row).save(tmp_path, checkpoint_args={})
+    gc(tmp_path, older_than=0, keep=1, dry_run=False)
+    Dataset.from_tensor_slices(rows[2]).save(tmp_path, checkpoint_args={})
+
+    assert ints(Dataset.load(tmp_path)) == rows[2].tolist()
+
+
+def test_a_function_that_cannot_be_compared_is_saved_all_the_same(tmp_path: Path) -> None:
+    lock = threading.Lock()
+
+    def locked(x: Any) -> Any:
+        with lock:
+            return x + 1
+
+    ds = Dataset.range(4).map(locked)
+    for _ in range(2):
+        ds.save(tmp_path, shard_func=locked, checkpoint_args={})
+    assert ints(Dataset.load(tmp_path)) == [1, 2, 3, 4]
 
 
 def test_load_waits_for_who_saves(tmp_path: Path) -> None:

@@ -177,3 +177,42 @@ def test_a_continued_run_draws_as_it_did(tmp_path: Path) -> None:
     assert whole[:11] == first
     assert sorted(whole) == list(range(40))
     assert [int(x) for x in make()] == whole
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_who_reads_along_goes_on_in_the_writer_s_order(tmp_path: Path, workers: int) -> None:
+    """Without a seed each iterator draws an order of its own, and the durable part is in the writer's."""
+
+    def make() -> td.Dataset:
+        return base().shuffle(None).map(numbers).snapshot(tmp_path / "s", batch_bytes=64)
+
+    with make().iterator(workers=0) as writer:
+        whole = collect(writer, limit=11)
+        writer.save(tmp_path / "state.json")
+        with make().iterator(workers=workers) as other:
+            assert other.stats.snapshots[0].doing == "pass"
+            found = collect(other, limit=20)
+            state = json.loads(json.dumps(other.state_dict()))
+            found += collect(other)
+        whole += collect(writer)
+    same(whole, found, "read along")
+    with make().iterator(workers=workers) as it:
+        it.load_state_dict(state)
+        same(whole[20:], collect(it), "resumed")
+
+
+def test_all_snapshots_of_a_plan_have_one_seed(tmp_path: Path) -> None:
+    """Each of two was begun by an iterator of its own, with another seed."""
+
+    def make(name: str) -> td.Dataset:
+        return base().shuffle(None).snapshot(tmp_path / name, batch_bytes=64)
+
+    def both() -> td.Dataset:
+        return td.Dataset.zip((make("a"), make("b")))
+
+    for ds in (make("a"), make("b"), both()):
+        with ds.iterator() as it:
+            collect(it, limit=9)
+    for _ in range(2):
+        for part in zip(*both(), strict=True):
+            assert sorted(map(int, part)) == list(range(40))
