@@ -20,6 +20,11 @@ def is_standard(sampler: Any, name: str) -> bool:
     return kind.__name__ == name and kind.__module__ in (*_TORCHS, *_OURS)
 
 
+def is_known(sampler: Any) -> bool:
+    """Return True for torch's samplers, ours, and plain sequences, but not for derived classes."""
+    return type(sampler).__module__ in (*_TORCHS, *_OURS, "builtins", "numpy")
+
+
 def chain_of(sampler: Any) -> list[tuple[Any, str]]:
     """Return a sampler and those nested in it, each with the attribute that holds the next."""
     chain: list[tuple[Any, str]] = []

@@ -51,6 +51,16 @@ class Loading:
     _recruiting: Any = None  # makes the source of its workers; None: workers of this machine
 
     def __iter__(self) -> LoaderIterator | DatasetBatches:
+        before, resume = self._progress, self._resume and replace(self._resume)
+        try:
+            return self._begun()
+        except (
+            BaseException
+        ):  # as if it had not been tried: the next one begins where this should have
+            self._progress, self._resume = before, resume
+            raise
+
+    def _begun(self) -> LoaderIterator | DatasetBatches:
         this: Any = self
         progress = self._next_progress()
         self._progress = progress
@@ -131,7 +141,7 @@ class Loading:
             progress = progress.before(behind)
         if progress.batches and progress.cursor is None and not self._told_of_draws:
             self._told_of_draws = True
-            warn_of_draws(self._order)
+            warn_of_draws(self._order, drew=progress.draws_unseen)
         if ended and progress.batches and not progress.ended:
             progress = replace(progress)
             progress.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tundish.loader.dataloader.iterator import LoaderSettings
     from tundish.loader.dataloader.progress import Progress
     from tundish.loader.dataset import Dataset
+    from tundish.loader.run.iterator import Iterator
     from tundish.loader.watch.stats import Stats
 
 
@@ -32,6 +34,29 @@ def options_of(loader: LoaderSettings) -> Options:
         globals=None if loader.globals == "ship" else loader.globals,
         start=asked_start(loader.multiprocessing_context),
     )
+
+
+class _Place:
+    """The position of a dataset's iterator, behind the last batch that is complete.
+
+    Attributes
+    ----------
+    gathered : list
+        The elements of a batch that was not complete when the timeout passed: they come again.
+    before : dict or None
+        The state before them.
+    """
+
+    def __init__(self, source: Iterator) -> None:
+        self._source = source
+        self.gathered: list[Any] = []
+        self.before: dict[str, Any] | None = None
+
+    def state(self) -> dict[str, Any]:
+        """Return the state."""
+        if self.gathered and self.before is not None:
+            return self.before
+        return self._source.state_dict()
 
 
 class DatasetBatches:
@@ -75,9 +100,10 @@ class DatasetBatches:
         if self._timeout and not (loader.num_workers or self._source.stats.workers):
             self._source.close()
             raise AssertionError("timeout needs num_workers > 0: there is no worker to wait for")
-        self._gathered: list[Any] = []  # of a batch that was not complete when the timeout passed
-        self._before: dict[str, Any] | None = None  # the state before them
-        progress.ask(self._state)
+        self._place = _Place(self._source)
+        # Not of this object: its workers end when the loop has let go of it, and the state is asked for after that, too.
+        progress.ask(self._place.state)
+        weakref.finalize(self, self._source.close).atexit = False
         self._keep_state()
 
     def __iter__(self) -> Self:
@@ -105,9 +131,9 @@ class DatasetBatches:
             return self._convert(self._element(until))
         if not self._size:
             return self._collate(self._element(until))
-        if self._timeout and not self._gathered:
-            self._before = self._source.state_dict()
-        elements, self._gathered = self._gathered, []
+        if self._timeout and not self._place.gathered:
+            self._place.before = self._source.state_dict()
+        elements, self._place.gathered = self._place.gathered, []
         try:
             while len(elements) < self._size:
                 elements.append(self._element(until))
@@ -115,7 +141,7 @@ class DatasetBatches:
             if not elements or self._drop_last:
                 raise
         except LoaderTimeoutError:
-            self._gathered = elements
+            self._place.gathered = elements
             raise
         return self._collate(elements)
 
@@ -127,12 +153,6 @@ class DatasetBatches:
         except NotReady:
             pass  # not raised here: it would be the context of what is raised
         raise LoaderTimeoutError(f"batch {self._progress.batches}", self._timeout)
-
-    def _state(self) -> dict[str, Any]:
-        """Return the state after the last batch: elements of one that is not complete come again."""
-        if self._gathered and self._before is not None:
-            return self._before
-        return self._source.state_dict()
 
     @property
     def stats(self) -> Stats:

@@ -10,7 +10,9 @@ import contextlib
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tundish.errors import IncompatibleCheckpointError
 from tundish.loader.dataloader.chain import (
@@ -21,19 +23,19 @@ from tundish.loader.dataloader.chain import (
     distinct,
     generators_in,
     global_of,
+    is_known,
     is_standard,
     kind_of,
     make_generators,
     measured,
 )
+from tundish.loader.dataloader.drawing import Watch
 from tundish.loader.dataloader.generators import as_generator
+from tundish.loader.dataloader.held import held_in, put_to
 from tundish.loader.dataloader.passes import Innermost, Passes, lending
 from tundish.loader.dataloader.recipe import is_stateful
 from tundish.loader.dataloader.seeding import generators_of
 from tundish.loader.dataloader.streaming import begun, pulled, raising
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class Mark(NamedTuple):
@@ -172,10 +174,16 @@ class Epoch:
             self._check(len(self.record["generators"]) == len(self._generators), "generator=")
             for own, state in zip(self._generators, self.record["generators"], strict=True):
                 as_generator(own).load_state_dict(state)
-        elif self._generators:
-            self.record.update(self.behind())
+        held = held_in(self._chain, self._generators)
+        if "held" in self.record:
+            self._check(len(self.record["held"]) == len(held), "generator of the sampler")
+            for own, state in zip(held, self.record["held"], strict=True):
+                put_to(own, state)
+        for name, states in self.behind().items():
+            self.record.setdefault(name, states)
         self._set_epochs()
-        self._stream = self._streamed(skip, samples)
+        self._watch = Watch(unknown=self._is_unknown())
+        self._stream = self._watch.asked(lambda: self._streamed(skip, samples))
         self.length: int | None = None
         if self._generators:
             with contextlib.suppress(Exception):  # a sampler need not know
@@ -185,9 +193,9 @@ class Epoch:
         return self
 
     def __next__(self) -> Keys:
-        keys = next(self._stream)
-        if self._batched and not _is_sequence(keys):
-            keys = list(chain(keys))  # a chain has no length that `list` would ask for
+        keys = self._watch.asked(lambda: next(self._stream))
+        if self._batched and not self._standard:
+            keys = _now(keys)
         count = len(keys) if self._batched else 1
         local, self._position = self._position, self._position + count
         each = self._each
@@ -195,6 +203,16 @@ class Epoch:
         cursor = copy.deepcopy(self._iterator.state_dict()) if self._iterator is not None else None
         mark = Mark(self.mark_now(), cursor, self._exhausted)
         return Keys(keys, self._first + local * self.stride, count, valid, mark)
+
+    @property
+    def draws_unseen(self) -> bool:
+        """True if a sampler that we do not know has drawn from a generator of the whole process."""
+        return self._watch.drew
+
+    def _is_unknown(self) -> bool:
+        """Return True if a sampler of the user's may draw as nothing here records."""
+        known = all(is_known(each) for each, _ in self._chain)
+        return not known and self._stateful is None and self._passes.drawing() is None
 
     def mark_now(self) -> Any:
         """Return a copy of the sampler's own state, since batches are requested ahead."""
@@ -374,6 +392,15 @@ class Epoch:
 def _counts_epochs(sampler: Any) -> bool:
     counts = hasattr(getattr(sampler, "epoch", None), "__index__")
     return counts and callable(getattr(sampler, "set_epoch", None))
+
+
+def _now(keys: Any) -> Any:
+    """Return a batch's keys as they are now: a sampler may fill the same list for the next batch."""
+    if type(keys) in (list, np.ndarray):
+        return keys.copy()
+    return (
+        keys if _is_sequence(keys) else list(chain(keys))
+    )  # a chain has no length that `list` would ask for
 
 
 def _is_sequence(keys: Any) -> bool:

@@ -16,6 +16,7 @@ from tundish.loader.dataloader.collate import collate, default_collate
 from tundish.loader.dataloader.columns import CollateError
 from tundish.loader.dataloader.dtypes import NUMPY, Rules
 from tundish.loader.dataloader.recipe import Recipe, is_stateful, sample_getter
+from tundish.loader.dataloader.rules import added_rules
 from tundish.loader.dataloader.streaming import StreamedCollate, begun, pulled, raising
 from tundish.loader.dataloader.tabular import Tabular
 from tundish.loader.dataloader.wire import TensorLeaf
@@ -224,7 +225,7 @@ class IterableFetcher:
         count = len(held[0])
         if not count or (recipe.drop_last and count < recipe.batch_size):
             raise Exhausted
-        return collated(recipe, held, range(count), allocate)
+        return collated(recipe, held, None, allocate)
 
     def columns(self, keys: Any, allocate: Allocate | None) -> Any:
         return None
@@ -289,7 +290,7 @@ def collated(recipe: Recipe, held: list[Any], keys: Any, allocate: Allocate | No
     Parameters
     ----------
     recipe, keys, allocate
-        The loader's recipe, the samples' keys, and as for `MapFetcher.fetch`.
+        The loader's recipe, the samples' keys (None for an iterable dataset), and as for `MapFetcher.fetch`.
     held : list
         The samples as its only item, which is taken out: what refers to them shows whose the batch is. The result of
         ``__getitems__`` need not be a list: it may be a batch, which the rule handles.
@@ -352,7 +353,7 @@ def _torchs_rule(samples: list[Any]) -> Any:
 
 def _stream(recipe: Recipe, size: int, allocate: Allocate | None) -> StreamedCollate | None:
     """Return what writes samples into rows as they come: a dataset may fill one buffer for all of them."""
-    if recipe.collate is not None or recipe.collate_types or size == 0:
+    if recipe.collate is not None or size == 0 or (recipe.tensors and added_rules()):
         return None
     leaf: Any = NUMPY.leaf
     if recipe.tensors:
@@ -389,12 +390,14 @@ def _several(getitems: Any, keys: Any) -> Any:
 
 
 def _named(rule: Callable[[], Any], keys: Any) -> Any:
-    """Apply a rule; add keys to an error that knows the position of a sample."""
+    """Apply a rule; add keys, if there are any, to an error that knows the position of a sample."""
     try:
         return rule()
     except StopIteration as error:
         raise RuntimeError("collate_fn raised StopIteration") from error
     except BaseException as error:
+        if keys is None:
+            raise _noted(error, "while samples were put together")  # noqa: B904 - as above
         position = getattr(error, "position", None)
         if isinstance(error, CollateError) and error.position < len(keys):
             error.index, error.first_index = keys[error.position], keys[0]

@@ -41,8 +41,6 @@ class Flavour:
         The default rule for samples that are not batched.
     generator : callable
         Returns the process's generator, from which the base seed is drawn.
-    collate_types : callable
-        Returns what the caller has added to torch's ``default_collate_fn_map``.
     """
 
     tensors: bool
@@ -50,7 +48,6 @@ class Flavour:
     convert: tuple[Any, ...]
     to_samples: Callable[[Any], Any]
     generator: Callable[[], Any]
-    collate_types: Callable[[], list[tuple[Any, Any]]]
 
 
 NUMPY = Flavour(
@@ -59,7 +56,6 @@ NUMPY = Flavour(
     convert=(default_convert,),
     to_samples=default_convert,
     generator=default_generator,
-    collate_types=list,
 )
 
 

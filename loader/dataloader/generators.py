@@ -82,7 +82,8 @@ class BorrowedGenerator:
     def int64(self) -> int:
         """Draw a number in [0, 2**63), as torch does for seeds."""
         torch = self._torch
-        return int(torch.empty((), dtype=torch.int64).random_(generator=self.generator).item())
+        drawn = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
+        return int(drawn.item())
 
     def randperm(self, n: int) -> np.ndarray:
         """Draw a random order of ``range(n)``."""

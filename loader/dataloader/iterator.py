@@ -17,6 +17,7 @@ from tundish.loader.dataloader.fetching import BatchTask, Exhausted, fetcher_of
 from tundish.loader.dataloader.generators import as_generator
 from tundish.loader.dataloader.progress import Account
 from tundish.loader.dataloader.recipe import Recipe
+from tundish.loader.dataloader.rules import added_rules
 from tundish.loader.dataloader.seeding import borrowed, seed_batch
 from tundish.loader.protocols.raised import Carried, element_error
 from tundish.loader.run.starting.critical import patient, stay_away
@@ -97,7 +98,7 @@ def recipe_of(loader: LoaderSettings, workers: int) -> Recipe:
         workers=workers,
         rng_compat=loader.rng_compat,
         globals=loader.globals,
-        collate_types=flavour.collate_types() if workers else [],
+        collate_types=added_rules() if flavour.tensors else [],
         start=asked_start(loader.multiprocessing_context),
     )
 

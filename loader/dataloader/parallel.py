@@ -262,8 +262,11 @@ class Parallel(LoaderIterator):
         self._taken = wanted  # until it is noted: an interrupt must not lose it
         batch = state = None
         if wanted.error is None:
-            batch, state = self._unpacked(wanted)
-            batch = self._finished(batch, wanted.valid)
+            try:
+                batch, state = self._unpacked(wanted)
+                batch = self._finished(batch, wanted.valid)
+            except Exception as error:  # noqa: BLE001 - the batch's, as if its worker had told it
+                wanted.error = error
         self._fill()
         self._note(wanted, state)
         self._taken = None
@@ -320,7 +323,9 @@ class Parallel(LoaderIterator):
             return
         progress = self._progress
         progress.remember()
-        progress.delivered(wanted.batch, wanted.samples)
+        # An end of a replica was asked for as a batch, and is none: an iterable's batches are numbered as they come.
+        number = progress.batches if self._recipe.iterable else wanted.batch
+        progress.delivered(number, wanted.samples)
         if wanted.mark is not None:
             progress.place(wanted.mark)
         if wanted.seat is not None and self._recipe.has_copies:

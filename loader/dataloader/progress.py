@@ -103,6 +103,11 @@ class Progress:
         self.replicas = None
 
     @property
+    def draws_unseen(self) -> bool:
+        """True if the order was drawn where no state leads back to."""
+        return self._epoch is not None and self._epoch.draws_unseen
+
+    @property
     def _untouched(self) -> bool:
         return self._epoch is not None and self._epoch.untouched
 

@@ -26,6 +26,7 @@ from tundish.loader.dataloader.chain import (
     kind_of,
 )
 from tundish.loader.dataloader.generators import as_generator
+from tundish.loader.dataloader.held import held_in, position_of
 from tundish.loader.run.starting.arrivals import forget, when_imported
 
 if TYPE_CHECKING:
@@ -155,6 +156,11 @@ def foreseen(sampler: Any, generator: Any, default: Any, base_seed: int | None) 
 
 
 def generators_of(sampler: Any, generator: Any) -> dict[str, Any]:
-    """Return the record of a future epoch: the positions of the loader's own generators."""
-    found = distinct(generator, *generators_in(chain_of(sampler)))
-    return {"generators": [as_generator(g).state_dict() for g in found]} if found else {}
+    """Return the record of a future epoch: the positions of the loader's own generators, and of its samplers'."""
+    chain = chain_of(sampler)
+    found = distinct(generator, *generators_in(chain))
+    record = {
+        "generators": [as_generator(each).state_dict() for each in found],
+        "held": [position_of(each) for each in held_in(chain, found)],
+    }
+    return {name: states for name, states in record.items() if states}

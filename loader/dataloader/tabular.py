@@ -15,6 +15,7 @@ import numpy as np
 from tundish.loader.dataloader.columns import as_ruled
 from tundish.loader.dataloader.dtypes import NUMPY, is_tensor
 from tundish.loader.dataloader.recipe import sample_getter
+from tundish.loader.dataloader.rules import added_rules
 from tundish.loader.dataloader.wire import TensorLeaf
 from tundish.loader.protocols.foreign import columns_of, has_columns
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.plain import Allocate
 
 _INTEGERS = {int}
-_RULES = ("torch.utils.data._utils.collate", "tundish.loader.dataloader.worker")
 
 
 class Tabular:
@@ -41,7 +41,7 @@ class Tabular:
 
     def __init__(self, recipe: Recipe, rule: Callable[[Recipe], Callable[[Any], Any]]) -> None:
         self._recipe, self._rule = recipe, rule
-        plain = recipe.batched and recipe.collate is None and not recipe.collate_types
+        plain = recipe.batched and recipe.collate is None
         dataset = recipe.dataset
         self._applies = plain and has_columns(dataset) and sample_getter(dataset) is None
 
@@ -60,7 +60,7 @@ class Tabular:
         nest or None
             None if samples have to be made, also to find an error.
         """
-        if not self._applies or not _are_torchs_rules():
+        if not self._applies or (self._recipe.tensors and added_rules()):
             return None
         at = _places(keys)
         if at is None:
@@ -94,10 +94,3 @@ def _places(keys: Any) -> np.ndarray | None:
         return np.frombuffer(array("q", keys), np.int64)
     except OverflowError:
         return None
-
-
-def _are_torchs_rules() -> bool:
-    """Return True if torch's table of rules is unmodified, except for the entry of a worker's memory."""
-    collate: Any = sys.modules.get(_RULES[0])
-    table = {} if collate is None else collate.default_collate_fn_map
-    return all(getattr(rule, "__module__", None) in _RULES for rule in table.values())

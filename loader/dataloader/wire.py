@@ -198,7 +198,7 @@ class _Cloud(cloudpickle.Pickler):  # type: ignore[misc]
 
 def _dumps(pickler: Any, value: Any, aside: Any) -> bytes:
     # Joined for each batch: a library that is imported later, as torch may be, adds its rules.
-    table = {**copyreg.dispatch_table, **pickler.own}
+    table = {**copyreg.dispatch_table, **pickler.own, np.ndarray: _array}
     torch: Any = sys.modules.get("torch")
     if torch is not None:
         table[torch.Tensor] = _tensor
@@ -206,6 +206,11 @@ def _dumps(pickler: Any, value: Any, aside: Any) -> bytes:
     file = io.BytesIO()
     pickler(file, protocol=5, buffer_callback=aside).dump(value)
     return file.getvalue()
+
+
+def _array(array: np.ndarray) -> Any:
+    """Reduce an array to one that the consumer may write to, as it may to any other of its batch."""
+    return (array if array.flags.writeable else array.copy("K")).__reduce_ex__(5)
 
 
 def _tensor(tensor: Any) -> Any:

@@ -246,6 +246,8 @@ def _make(
     channel: Channel, arena: Arena | None, luggage: Luggage, settings: dict[str, Any]
 ) -> LoaderWorker:
     recipe = assemble(luggage.unpack(writable=True))
+    if recipe.collate_types:
+        importlib.import_module("torch")  # they are for its table
     seat, base_seed = settings["seat"], settings["base_seed"]
     seed_worker(base_seed, seat)
     if "torch" not in sys.modules:

@@ -93,6 +93,11 @@ class Listed:
         return self.samples[index]
 
 
+def as_list(batch: list[Any], *, collate_fn_map: Any = None) -> list[Any]:
+    """A rule for torch's table that needs no torch."""
+    return list(batch)
+
+
 class Backwards(Listed):
     """Arrays that run backwards; their pickle would not."""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections import Counter, OrderedDict, defaultdict, deque
 from decimal import Decimal
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.torch.datasets import Backwards, Listed, Numbers, as_it_is, told
+from tests.torch.datasets import Backwards, Listed, Numbers, as_it_is, as_list, told
 from tests.torch.faces import Face, alike, epoch
 from tests.torch.samples import Box, Colour, Pair, Record, Row
 
@@ -227,3 +228,34 @@ def test_15_the_table_can_be_extended(
     loader = torch_face(Points(4), batch_size=2, num_workers=workers)
 
     assert epoch(loader) == [[0, 10], [20, 30]]
+
+
+@WORKERS
+def test_15_rules_in_place_of_torchs_own(
+    torch_face: Face, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.utils.data._utils.collate import collate_str_fn, default_collate_fn_map
+
+    boxes = [{"id": k, "path": PurePosixPath(str(k)), "boxes": [np.ones(2), k]} for k in (1, 2)]
+    for kind, rule in ((int, as_list), (list, as_list), (PurePosixPath, collate_str_fn)):
+        monkeypatch.setitem(default_collate_fn_map, kind, rule)
+    (batch,) = torch_face(Listed(boxes), batch_size=2, num_workers=workers)
+
+    assert batch["id"] == [1, 2]
+    assert batch["path"] == [PurePosixPath("1"), PurePosixPath("2")]
+    assert [(array.tolist(), number) for array, number in batch["boxes"]] == [
+        ([1.0, 1.0], 1),
+        ([1.0, 1.0], 2),
+    ]
+
+
+@WORKERS
+def test_15_a_rule_of_a_dataset_that_needs_no_torch(
+    torch_face: Face, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.utils.data._utils.collate import default_collate_fn_map
+
+    monkeypatch.setitem(default_collate_fn_map, Decimal, as_list)
+    loader = torch_face(Listed([Decimal(1), Decimal(2)]), batch_size=2, num_workers=workers)
+
+    assert epoch(loader) == [[Decimal(1), Decimal(2)]]

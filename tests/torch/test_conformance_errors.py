@@ -100,6 +100,35 @@ def test_31_a_shape_that_does_not_fit_is_told_of_with_its_sample(
 
 
 @WORKERS
+def test_31_samples_of_an_iterable_have_no_index(our_face: Face, workers: int) -> None:
+    kind = type(our_face.counting(1))
+    shapes = type("Shapes", (kind,), {"__iter__": lambda _: iter([np.ones(3), np.ones(4)])})
+    with pytest.raises(RuntimeError, match="equal size") as caught:
+        list(our_face(shapes((1,), our_face.info), batch_size=2, num_workers=workers))
+
+    assert "index" not in " ".join([str(caught.value), *caught.value.__notes__])
+
+
+@WORKERS
+def test_31_a_sample_that_no_tensor_can_be(torch_face: Face, workers: int) -> None:
+    samples = [np.arange(2), np.array(["2020-01-01"], "M8[D]"), np.arange(3), np.arange(4)]
+
+    def loader() -> Any:
+        return torch_face(Listed(samples), batch_size=None, num_workers=workers)
+
+    begun = loader()
+    iterator = iter(begun)
+    assert next(iterator).tolist() == [0, 1]
+    with pytest.raises(TypeError, match="datetime64"):
+        next(iterator)
+    if torch_face.ours:
+        again = loader()
+        again.load_state_dict(begun.state_dict())
+        assert [len(sample) for sample in again] == [3, 4]
+    assert [len(sample) for sample in iterator] == [3, 4]
+
+
+@WORKERS
 def test_31_an_error_in_a_sampler(face: Face, workers: int) -> None:
     def keys() -> Any:
         yield 0

@@ -284,3 +284,53 @@ def test_what_worker_init_fn_raises_comes_before_a_batch(face: Face) -> None:
     loader = face(Numbers(4), num_workers=3, worker_init_fn=fail_at_the_start)
     with pytest.raises(ValueError, match="no licence"):
         iter(loader) if face.ours else next(iter(loader))  # torch says it with the first batch
+
+
+# ------------------------------------------------------------------------------- derived classes
+
+
+class Again:
+    """A sampler that never ends."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> Any:
+        while True:
+            yield from iter(self.sampler)
+
+
+def infinite(loader: type) -> Any:
+    """Return a class as trainers derive it to keep workers for all epochs; `reset` begins with new ones."""
+
+    class Infinite(loader):  # type: ignore[misc]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            object.__setattr__(self, "batch_sampler", Again(self.batch_sampler))
+            self.iterator = super().__iter__()
+
+        def __len__(self) -> int:
+            return len(self.batch_sampler.sampler)
+
+        def __iter__(self) -> Any:
+            for _ in range(len(self)):
+                yield next(self.iterator)
+
+        def reset(self) -> None:
+            self.iterator = self._get_iterator()
+
+    return Infinite
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_class_that_keeps_its_iterator(torch_face: Face, workers: int) -> None:
+    loader = infinite(torch_face.loader)(Numbers(5), batch_size=2, num_workers=workers)
+
+    assert [epoch(loader), epoch(loader)] == [[[0, 1], [2, 3], [4]]] * 2
+    kind = type(loader.iterator)
+    loader.dataset.size = 3
+    loader.reset()
+    assert epoch(loader) == [[0, 1], [2]]
+    assert type(loader.iterator) is kind
+    if torch_face.ours:
+        assert loader.state_dict()["batches"] == 2

@@ -63,3 +63,10 @@ def test_reading_them_warns_of_nothing() -> None:
         warnings.simplefilter("always")
         assert "pandas.set_option" in values_now()
     assert [str(warning.message) for warning in told] == []
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_seeds_are_drawn_on_the_cpu_whatever_the_default_device(workers: int) -> None:
+    with torch.device("meta"):  # a program names its accelerator here
+        batches = list(DataLoader([0.5, 1.5], batch_size=2, num_workers=workers))
+    assert [batch.tolist() for batch in batches] == [[0.5, 1.5]]

@@ -25,16 +25,6 @@ if TYPE_CHECKING:
 _T_co = TypeVar("_T_co", covariant=True)
 
 
-def _added_types() -> list[tuple[Any, Any]]:
-    """Return the rules that the user has added to torch's table of collate rules."""
-    table: dict[Any, Any] = torch_collate.default_collate_fn_map
-    return [
-        (kind, rule)
-        for kind, rule in table.items()
-        if getattr(rule, "__module__", None) != torch_collate.__name__
-    ]
-
-
 def _default_generator() -> Any:
     return torch.default_generator
 
@@ -45,7 +35,6 @@ TORCH = Flavour(
     convert=(torch.utils.data.default_convert, torch_collate.default_convert),
     to_samples=torch.utils.data.default_convert,
     generator=_default_generator,
-    collate_types=_added_types,
 )
 
 
@@ -157,6 +146,12 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
         if isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
             return TorchDataLoader.__iter__(self)  # torch's, with torch's workers
         return super().__iter__()
+
+    def _get_iterator(self) -> Any:
+        """Return what torch's ``__iter__`` would: classes derived from torch's begin an epoch by this name."""
+        if isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
+            return TorchDataLoader._get_iterator(self)  # noqa: SLF001 - see above
+        return Loading.__iter__(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _copy_of, (type(self),), self.__getstate__()

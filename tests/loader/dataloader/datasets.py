@@ -83,6 +83,15 @@ class Stream:
         yield from range(first, self.count, step)
 
 
+class OfOneFile(Stream):
+    """A stream with nothing for any worker but the last."""
+
+    def __iter__(self) -> Any:
+        info = get_worker_info()
+        mine = info is None or info.id == info.num_workers - 1
+        return iter(range(self.count if mine else 0))
+
+
 class Stateful(Stream):
     """A stream whose iterator can be put where it was."""
 

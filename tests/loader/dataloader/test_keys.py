@@ -5,10 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import tundish as td
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PROGRAM = """
 import collections, dataclasses, enum
@@ -63,3 +68,24 @@ def test_a_key_may_be_none(workers: int) -> None:
     loader = td.DataLoader(Named(), None, sampler=[None, 3, None], num_workers=workers)
 
     assert list(loader) == [9, 9, 9]
+
+
+class OneList:
+    """A batch sampler that fills one list, or one array, for every batch."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    def __iter__(self) -> Iterator[Any]:
+        keys = self.kind([0, 0])
+        for first in range(0, 400, 2):
+            keys[0], keys[1] = first, first + 1
+            yield keys
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_a_sampler_that_fills_one_list(kind: Any, workers: int) -> None:
+    loader = td.DataLoader(range(400), batch_sampler=OneList(kind), num_workers=workers)
+
+    assert [int(i) for batch in loader for i in batch] == list(range(400))

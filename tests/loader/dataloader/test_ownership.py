@@ -91,3 +91,30 @@ def test_a_fresh_sample_is_not_copied() -> None:
     dataset = Fresh()
     lists = list(td.DataLoader(dataset, 2, collate_fn=list))
     assert [each.ctypes.data for batch in lists for each in batch] == dataset.places
+
+
+@WORKERS
+@pytest.mark.parametrize("size", [3, 100_000])
+def test_what_was_read_only_may_be_written_to(workers: int, size: int) -> None:
+    """As are the arrays that `np.frombuffer` makes of what was read from a file."""
+    rows = Decoded(size)
+    for sample in td.DataLoader(rows, None, num_workers=workers):
+        np.add(sample, 1, out=sample)
+        assert sample.sum() == size
+    for batch in td.DataLoader(rows, 2, collate_fn=list, num_workers=workers):
+        for row in batch:
+            np.add(row, 1, out=row)
+            assert row.sum() == size
+
+
+class Decoded:
+    """Arrays over bytes."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return np.frombuffer(bytes(self.size), np.uint8)

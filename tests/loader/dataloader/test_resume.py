@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import threading
 import warnings
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 import pytest
 from tests.loader.dataloader.datasets import (
     Augmented,
     Numbers,
+    OfOneFile,
     Remembering,
     Shuffling,
     Stateful,
@@ -197,6 +200,35 @@ def test_before_the_first_batch() -> None:
 
     assert len(list(again)) == 3
     assert again.state_dict()["epoch"] == 0
+
+
+@pytest.mark.parametrize("done", [1, 3])
+def test_a_start_that_fails_loses_no_position(done: int) -> None:
+    """Within an epoch, and behind its end."""
+
+    def loader(dataset: Numbers, workers: int) -> td.DataLoader:
+        return td.DataLoader(dataset, 2, shuffle=True, num_workers=workers)
+
+    td.set_seed(4)
+    first = loader(Numbers(6), 0)
+    batches = iter(first)
+    for _ in range(done):
+        next(batches)
+    assert done < 3 or next(batches, None) is None
+    state = through_json(first)
+    rest = [batch.tolist() for batch in (batches if done < 3 else first)]
+
+    dataset: Any = Numbers(6)
+    dataset.lock = threading.Lock()
+    again = loader(dataset, 1)
+    again.load_state_dict(state)
+    for _ in range(2):
+        with pytest.raises(TypeError, match="lock"):
+            iter(again)
+        assert through_json(again) == state
+    del dataset.lock
+    assert [batch.tolist() for batch in again] == rest
+    td.set_seed(None)
 
 
 def test_another_batch_size() -> None:
@@ -406,6 +438,18 @@ def test_iterables_at_each_step(kind: Any, workers: int) -> None:
         assert [batch.tolist() for batch in again] == whole[done:]
 
 
+def test_a_replica_that_ends_early_leaves_nothing_in_the_state() -> None:
+    whole = [int(sample) for sample in td.DataLoader(OfOneFile(40), None, num_workers=2)]
+    loader = td.DataLoader(OfOneFile(40), None, num_workers=2)
+    for done, _ in enumerate(loader, 1):
+        state = through_json(loader)
+        assert (state["batches"], state["ahead"]) == (done, [])
+        if done % 13 == 0:
+            again = td.DataLoader(OfOneFile(40), None, num_workers=2)
+            again.load_state_dict(state)
+            assert [int(sample) for sample in again] == whole[done:]
+
+
 @pytest.mark.parametrize("now", [0, 3])
 def test_replicas_cannot_change_their_number(now: int) -> None:
     loader = td.DataLoader(Stream(20), 3, num_workers=2)
@@ -492,12 +536,96 @@ def test_a_sampler_that_draws_from_the_whole_process_is_told_of(
         iterator.close()
 
 
+class Hiding:
+    """A sampler that makes one of ours, or holds it by a name of its own."""
+
+    def __init__(self, *, early: bool) -> None:
+        self.early, self.inner = early, td.RandomSampler(range(16))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([*self.inner]) if self.early else iter(td.RandomSampler(range(16)))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_sampler_that_hides_another_is_told_of(
+    workers: int, *, early: bool, batched: bool
+) -> None:
+    size = 2 if batched else None
+    loader = td.DataLoader(Numbers(16), size, sampler=Hiding(early=early), num_workers=workers)
+    iterator = iter(loader)
+    next(iterator)
+    with pytest.warns(UserWarning, match="the order of Hiding: it draws from torch's generator"):
+        loader.state_dict()
+    iterator.close()
+
+
 def test_a_sampler_with_a_seed_is_not_told_of() -> None:
     loader: Any = td.DataLoader(Numbers(16), sampler=Drawing(shuffled_by_a_seed))
     next(iter(loader))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         loader.state_dict()
+
+
+class Holding:
+    """A sampler that goes on drawing from a generator of its own, epoch by epoch."""
+
+    def __init__(self, generator: Any, draw: Callable[[Any], Any]) -> None:
+        self.source, self.draw = generator, draw
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.draw(self.source))
+
+
+def sfc64(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64(seed))
+
+
+def philox(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(seed))
+
+
+def permuted(source: Any) -> list[int]:
+    order: list[int] = source.permutation(9).tolist()
+    return order
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("make", "draw"),
+    [
+        (random.Random, lambda source: source.sample(range(9), 9)),
+        (np.random.RandomState, permuted),
+        (np.random.default_rng, permuted),
+        (sfc64, permuted),
+        (philox, permuted),
+        (td.TorchGenerator, lambda source: source.randperm(9).tolist()),
+    ],
+)
+def test_a_sampler_with_a_generator_of_its_own(make: Any, draw: Any, workers: int) -> None:
+    def loader(seed: int, workers: int) -> td.DataLoader:
+        sampler = Holding(make(seed), draw)
+        return td.DataLoader(Numbers(9), 4, sampler=sampler, num_workers=workers)
+
+    epochs: list[list[list[int]]] = []
+    states: list[tuple[int, int, dict[str, Any]]] = []
+    first = loader(3, workers)
+    for epoch in range(3):
+        epochs.append([])
+        for batch in first:
+            epochs[-1].append(batch.tolist())
+            states.append((epoch, len(epochs[-1]), through_json(first)))
+        states.append((epoch + 1, 0, through_json(first)))
+    assert epochs[0] != epochs[1] != epochs[2]
+    epochs.append([batch.tolist() for batch in first])
+    for epoch, done, state in states:
+        again = loader(4, 0)
+        again.load_state_dict(state)
+        assert [batch.tolist() for batch in again] == epochs[epoch][done:]
+        if epoch < 3:
+            assert [batch.tolist() for batch in again] == epochs[epoch + 1]
 
 
 def test_a_sampler_with_a_state() -> None:
@@ -524,6 +652,21 @@ def test_a_dataset_of_ours() -> None:
         again = td.DataLoader(dataset, 3)
         again.load_state_dict(through_json(loader))
         assert [batch.tolist() for batch in again] == whole[done:]
+
+
+def test_leaving_a_loop_over_a_dataset_of_ours_ends_its_workers() -> None:
+    dataset = td.Dataset.range(1000).map(np.sqrt)
+    loader = td.DataLoader(dataset, 3, num_workers=2)
+    batches = iter(loader)
+    next(batches)
+    workers = [psutil.Process(pid) for pid in batches.worker_pids()]
+    del batches
+    _, alive = psutil.wait_procs(workers, 2.0)
+    assert (len(workers), alive) == (2, [])
+
+    again = td.DataLoader(dataset, 3)
+    again.load_state_dict(through_json(loader))
+    assert next(iter(again)).tolist() == np.sqrt([3, 4, 5]).tolist()
 
 
 def test_batches_that_overtook_are_not_given_again() -> None:

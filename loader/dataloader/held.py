@@ -1,0 +1,84 @@
+"""Generators in the attributes of a user's samplers: Python's, numpy's and torch's.
+
+One made with a fixed seed is drawn from further in each epoch, and none but its owner knows how far. So its position is
+part of a state, as that of a ``generator`` is.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+import numpy as np
+
+from tundish.loader.dataloader.generators import as_generator
+from tundish.loader.dataloader.recipe import is_stateful
+from tundish.loader.dataloader.torchrandom import TorchGenerator, default_generator
+
+_OF_THE_PROCESS = (getattr(random, "_inst", None), getattr(np.random.mtrand, "_rand", None))
+"""Python's and numpy's, whose methods are the functions of their modules."""
+
+
+def held_in(chain: list[tuple[Any, str]], others: list[Any]) -> list[Any]:
+    """Return the generators that samplers hold, each once.
+
+    Parameters
+    ----------
+    chain : list of (sampler, str)
+        Nested samplers; one that has a state of its own knows itself where its generators are.
+    others : list
+        Generators that are known already.
+    """
+    torch: Any = sys.modules.get("torch")
+    found: list[Any] = []
+    for sampler, _ in chain:
+        if is_stateful(sampler):
+            continue
+        for value in getattr(sampler, "__dict__", {}).values():
+            if _is_own(value, torch) and all(value is not each for each in (*others, *found)):
+                found.append(value)
+    return found
+
+
+def _is_own(value: Any, torch: Any) -> bool:
+    """Return True for a generator of the sampler's: not the system's, the whole process's or a device's."""
+    kind = type(value)
+    if kind is random.Random or kind is np.random.RandomState:
+        return all(value is not each for each in _OF_THE_PROCESS)
+    if torch is not None and kind is torch.Generator:
+        return value is not torch.default_generator and value.device.type == "cpu"
+    if kind is TorchGenerator:
+        return value is not default_generator()
+    return kind is np.random.Generator
+
+
+def position_of(generator: Any) -> Any:
+    """Return a generator's position, as JSON."""
+    if isinstance(generator, random.Random):
+        version, words, gauss = generator.getstate()
+        return [version, list(words), gauss]
+    if isinstance(generator, np.random.RandomState):
+        return _plain(generator.get_state(legacy=False))
+    if isinstance(generator, np.random.Generator):
+        return _plain(generator.bit_generator.state)
+    return as_generator(generator).state_dict()
+
+
+def put_to(generator: Any, position: Any) -> None:
+    """Set a generator to the result of `position_of`."""
+    if isinstance(generator, random.Random):
+        version, words, gauss = position
+        generator.setstate((version, tuple(words), gauss))
+    elif isinstance(generator, np.random.RandomState):
+        generator.set_state(position)
+    elif isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = position
+    else:
+        as_generator(generator).load_state_dict(position)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
