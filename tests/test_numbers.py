@@ -31,7 +31,7 @@ GREETING = len(handshake.MAGIC) + handshake.NONCE
     ("service", "within about {:g} s, by the kernel", SILENT.default),
     ("service-security", "receive {} bytes, after which", GREETING),
     ("service-security", "reads exactly {} bytes", GREETING + handshake.NONCE),
-    ("service-security", "of at most {} KiB", handshake.MOST_JSON >> 10),
+    ("service-security", "of at most {} MiB", handshake.MOST_JSON >> 20),
     ("service-security", "Each end sends {} random bytes", handshake.NONCE),
     ("service-security", "The token is at least {} printable characters", credentials._LEAST),
     ("service-security", "closed after {:g} s", listening._PATIENCE_S),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import StalledError
+from tundish.forked import misused
 from tundish.loader.dataloader.iterator import LoaderIterator, LoaderSettings, check_replicas
 from tundish.loader.dataloader.outfit import Outfit
 from tundish.loader.dataloader.wanted import NO_BATCH, BatchStage, BatchTasks, Wanted
@@ -236,7 +237,7 @@ class Parallel(LoaderIterator):
     def _check_process(self) -> None:
         coordinator = self._coordinator
         if coordinator is not None and os.getpid() != coordinator.owner:
-            raise coordinator.misused()
+            raise misused(coordinator.owner)
 
     def _delivered(self) -> Any:
         coordinator = self._coordinator

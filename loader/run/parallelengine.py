@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tundish.forked import misused
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.protocols.chunk import at_once, taken
 from tundish.loader.protocols.items import Failure, NotReady
@@ -157,7 +158,7 @@ class ParallelEngine(Engine):
     def next(self) -> Any:
         coordinator = self._coordinator
         if os.getpid() != coordinator.owner:
-            raise coordinator.misused()
+            raise misused(coordinator.owner)
         if self._timed:
             self._ledger.enter()
         if self._recorders:

@@ -9,6 +9,7 @@ is done about it there: `let_go` is for our own children, which never return (`s
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
@@ -48,6 +49,13 @@ def not_inherited(holder: _Holder, close: Callable[[_Holder], None]) -> None:
         Closes them, given the object, without affecting the parent.
     """
     _holders[holder] = close
+
+
+def misused(owner: int) -> RuntimeError:
+    """Return the error of an iterator's use in a process other than the one it was made in."""
+    return RuntimeError(
+        f"this iterator was made in process {owner} and cannot be used in process {os.getpid()}: make another there"
+    )
 
 
 def let_go() -> None:

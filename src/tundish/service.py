@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.calls import check_is
 from tundish.loader.dataset import Dataset
 from tundish.loader.operators.repeat import Repeat
+from tundish.loader.plan.checks import check_count
 from tundish.loader.service.distributing.arguments import (
     CrossTrainerCache,
     check_compression,
@@ -244,7 +245,7 @@ def register_dataset(
         Another dataset has this id.
     ChangedGlobalsError
         A global that functions read was changed, and `Options.globals` is "error".
-    ConnectionError
+    TimeoutError
         No dispatcher answers there.
 
     Warns
@@ -313,7 +314,7 @@ def from_dataset_id(  # noqa: PLR0917 - tf.data's signature
     ------
     FileNotFoundError
         No dataset of this id is registered.
-    ConnectionError
+    TimeoutError
         No dispatcher answers there.
     TypeError, ValueError
         As for `distribute`.
@@ -377,8 +378,8 @@ def start(
         Ray is not installed.
     RuntimeError
         The service did not start on Ray; the message has the reason.
-    ValueError
-        An argument for Ray was given with ``address=None``.
+    TypeError, ValueError
+        A number is too small or no integer, or an argument for Ray was given with ``address=None``.
 
     Notes
     -----
@@ -399,6 +400,9 @@ def start(
         "dispatcher": dispatcher,
         "token_file": token_file,
     }
+    if workers is not None:
+        check_count("workers", workers, least=0)
+    check_count("cpus_per_worker", cpus_per_worker, least=1)
     if address is None:
         wrong = [each for each, value in given.items() if value is not None]
         if wrong:

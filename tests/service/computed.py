@@ -83,6 +83,10 @@ def image(n: int) -> dict[str, Any]:
     }
 
 
+def shortened(element: dict[str, Any]) -> dict[str, Any]:
+    return {**element, "box": element["box"][:40]}
+
+
 def checked_row(i: Any) -> dict[str, Any]:
     """Return an element of 100 KiB that says what it is, with a checksum."""
     data = np.random.default_rng(int(i)).integers(0, 256, (160, 160, 4), np.uint8)

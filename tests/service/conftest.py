@@ -1,14 +1,16 @@
-"""A runtime folder for host processes of each test's own, and a seed."""
+"""A runtime folder for host processes of each test's own, processes to kill, and a seed."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.service.hosted import await_end, forked_host
+from tests.service.jobprocesses import Processes, processes
 
 import tundish as td
 from tundish.loader.service.host import starting as hoststarting
@@ -44,3 +46,17 @@ def forks_hosts(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Host processes are forks of the test's process, which begin at once."""
     monkeypatch.setattr(hoststarting, "start_host", forked_host)
     return runtime
+
+
+@pytest.fixture(scope="session")
+def program() -> Iterator[Processes]:
+    """A program that starts processes which tests kill; it has imported what they need."""
+    with processes() as found:
+        yield found
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Close what a test enters, in the end."""
+    with ExitStack() as stack:
+        yield stack

@@ -6,8 +6,6 @@ import contextlib
 import os
 import select
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,50 +14,38 @@ from typing import Any, Self
 from unittest.mock import patch
 
 import psutil
-from tests.service.listeners import OURS, TOKEN
+from tests.service.jobprocesses import Processes
+from tests.service.listeners import OURS, free_port
+from tests.service.waiting import until
 
 from tundish.loader.run.pool.crew import crew_of
 from tundish.loader.service.connections.credentials import Address, Credentials
 from tundish.loader.service.distributing.seats import Places, SeatRecruiting
 
-AGENT = """
-import sys
-from tundish.loader.service.agents.agent import Agent
-from tundish.loader.service.connections.credentials import Credentials
-with Agent("127.0.0.1", 0, Credentials(sys.argv[1].encode())) as agent:
-    print(agent.address[1], flush=True)
-    agent.listener.serve()
-"""
-
 
 class Machine:
     """An agent as a process; `kill` takes its workers along, as the end of a machine does."""
 
-    def __init__(self, token: bytes = TOKEN) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", AGENT, token.decode()], stdout=subprocess.PIPE, text=True
-        )
-        self._address: Address | None = None
-
-    @property
-    def address(self) -> Address:
-        """Its address; asked first when others have been started, too."""
-        if self._address is None:
-            assert self.process.stdout is not None
-            self._address = ("127.0.0.1", int(self.process.stdout.readline()))
-            self.process.stdout.close()
-        return self._address
+    def __init__(self, program: Processes, environ: dict[str, str]) -> None:
+        self._program = program
+        self.address: Address = ("127.0.0.1", free_port())
+        self.pid = program.ask("agent", self.address[1], environ)
 
     def workers(self) -> list[psutil.Process]:
         """The processes of its workers."""
         with contextlib.suppress(psutil.Error):
-            found = psutil.Process(self.process.pid).children(recursive=True)
+            found = psutil.Process(self.pid).children(recursive=True)
             return [each for each in found if is_worker(each)]
         return []
 
+    def listens(self) -> bool:
+        """Return True if it can be reached."""
+        with contextlib.suppress(OSError), socket.create_connection(self.address):
+            return True
+        return False
+
     def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        self._program.kill(self.pid)
 
 
 def is_worker(process: psutil.Process) -> bool:
@@ -69,12 +55,12 @@ def is_worker(process: psutil.Process) -> bool:
 
 
 @contextlib.contextmanager
-def machines(count: int) -> Iterator[list[Machine]]:
-    """Start agents; whichever are in the list at the end are killed."""
-    found = [Machine() for _ in range(count)]
+def machines(program: Processes, count: int, **environ: str) -> Iterator[list[Machine]]:
+    """Start agents, with some environment; in the end they are killed."""
+    found = [Machine(program, environ) for _ in range(count)]
     try:
         for each in found:
-            _ = each.address
+            until(each.listens, "an agent listens")
         yield found
     finally:
         for each in found:

@@ -53,14 +53,6 @@ def hosted(
     return host(checked(elements, workers), name, **{"linger": 0.2, **given})
 
 
-def until(holds: Callable[[], object], what: str, timeout_s: float = GONE_S) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
-
-
 def host_pids(folder: Path) -> list[int]:
     """Return the ids of the host processes that listen in a folder."""
     found = []

@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.service.listeners import OURS, FixedPlace, listening
+from tests.service.zygotes import ForkedLauncher
 
 import tundish as td
 from tundish.loader.run.iterator import Iterator as Elements
+from tundish.loader.service.agents import seats
+from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.connections.loop import Loop
 from tundish.loader.service.jobs.consuming import Consume
 from tundish.loader.service.jobs.dealing import Dealing
@@ -76,6 +79,12 @@ def work(port: int, cores: int) -> None:
     WorkerServer(WorkerConfig(f"127.0.0.1:{port}", cores=cores)).join()
 
 
+def agent(port: int, environ: dict[str, str]) -> None:
+    """Be an agent without a dispatcher until this process is killed."""
+    os.environ.update(environ)
+    Agent("127.0.0.1", port, OURS).listener.serve()
+
+
 def keep(path: Path, had: list[int], state: Any) -> None:
     """Replace the file."""
     part = path.with_suffix(f".{os.getpid()}")
@@ -126,7 +135,8 @@ WORK: dict[str, Callable[..., None]] = {
     "serve": serve,
     "read": read_all,
     "dispatcher": dispatch,
-    "agent": work,
+    "worker": work,
+    "agent": agent,
 }
 
 
@@ -138,6 +148,7 @@ def answer(number: int) -> None:
 
 def main() -> None:
     """Fork what each line on stdin asks for, and answer with its id."""
+    vars(seats)["Launcher"] = ForkedLauncher  # of all agents that it forks
     running: set[int] = set()
     for line in sys.stdin:
         what, *args = json.loads(line)

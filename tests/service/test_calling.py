@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.service.listeners import OTHERS, OURS, answering, dial, free_port
+from tests.service.waiting import until
 
 from tundish.errors import SnapshotVersionError
 from tundish.loader.service.connections import answering as answers
@@ -129,13 +130,6 @@ def test_a_later_answer_for_one_who_has_left() -> None:
 def went_on(calls: Caller) -> bool:
     calls.advance()
     return True
-
-
-def until(done: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def test_each_caller_has_a_number_and_leaves_once() -> None:

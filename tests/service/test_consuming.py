@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import random
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from tests.service.listeners import OURS, FixedPlace, listening
+from tests.service.waiting import together, until
 
 import tundish as td
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
@@ -38,6 +41,9 @@ from tundish.loader.service.jobs.jobserver import JobServer
 from tundish.loader.service.jobs.merging import alone, merge_states
 from tundish.loader.service.jobs.places import JobConnection
 from tundish.spec import flatten
+
+# One of several consumers may be so slow that the others have everything.
+pytestmark = pytest.mark.filterwarnings("ignore:job .* has no element for this consumer")
 
 
 class Pair(NamedTuple):
@@ -80,22 +86,6 @@ class Consumers:
 
 def numbers(elements: Any, most: int | None = None) -> list[int]:
     return [int(x) for x in itertools.islice(elements, most)]
-
-
-def together(*works: Callable[[], Any]) -> list[Any]:
-    """Call functions in threads of their own; return what they returned."""
-    found: list[Any] = [None] * len(works)
-
-    def run(at: int) -> None:
-        found[at] = works[at]()
-
-    threads = [threading.Thread(target=run, args=(at,)) for at in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive()
-    return found
 
 
 @pytest.mark.parametrize(
@@ -174,10 +164,64 @@ def test_of_epochs_that_are_over_nothing_is_kept(monkeypatch: pytest.MonkeyPatch
         for epoch in range(4):
             with Elements(job.plan(), iteration=epoch) as it:
                 assert numbers(it) == [0, 1, 2]
-        until = time.monotonic() + 20
-        while len(job.server._iterations) > 1:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        until(lambda: len(job.server._iterations) == 1)
+
+
+def forgotten(job: Consumers, iteration: int) -> None:
+    """Wait until an iteration has ended, and nothing of it is left that is not needed."""
+
+    def over() -> bool:
+        served = job.server._iterations.get(iteration)
+        return served is None or (served.over and served.finished is None)
+
+    until(over)
+
+
+def test_who_comes_to_an_epoch_that_others_have_finished_has_nothing_and_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also when they have gone on to the next one: its elements were given to them."""
+    monkeypatch.setattr(jobserver, "_TICK_S", 0.01)
+    told = r"job 'j' has no element for this consumer: others have received all 30 of iteration 0"
+    with serving(td.Dataset.range(30)) as job:
+        assert numbers(job.one()) == list(range(30))
+        with job.one() as late, pytest.warns(UserWarning, match=told):
+            assert numbers(late) == []
+        with Elements(job.plan(), iteration=1) as it:
+            assert numbers(it) == list(range(30))
+        forgotten(job, 0)
+        with job.one() as late, pytest.warns(UserWarning, match=told):
+            assert numbers(late) == []
+
+
+def test_a_state_of_an_epoch_that_is_over_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobserver, "_TICK_S", 0.01)
+    with serving(td.Dataset.range(30)) as job:
+        with job.one("a") as it:
+            numbers(it, 10)
+            state = it.state_dict()
+            numbers(it)
+        with Elements(job.plan("a"), iteration=1) as it:
+            numbers(it)
+        forgotten(job, 0)
+        with job.one("a") as it:
+            it.load_state_dict(state)
+            assert numbers(it) == list(range(10, 30))
+
+
+@pytest.mark.parametrize("kind", ["shared", "rounds"])
+def test_an_epoch_that_all_have_left_goes_on_where_they_were(kind: str) -> None:
+    """Its elements are drawn once, also for a consumer who comes when the others read the next epoch."""
+    ds = td.Dataset.range(200).shuffle(200)
+    with serving(ds, Dealing(kind, consumers=2 if kind == "rounds" else None)) as job:
+        with job.one("0") as it:
+            had = numbers(it, 20)
+        with Elements(job.plan("0"), iteration=1) as it:
+            next(it)
+            forgotten(job, 0)
+            with job.one("1") as late:
+                rest = numbers(late, 50)
+    assert len({*had, *rest}) == 70
 
 
 def test_a_state_goes_on_and_is_small() -> None:
@@ -307,7 +351,9 @@ def test_a_second_consumer_of_one_name_takes_the_place_of_the_first() -> None:
     with serving(td.Dataset.range(1000)) as job, job.one("a") as first, job.one("a") as second:
         assert numbers(first, 2) == [0, 1]
         assert len(numbers(second, 100)) == 100
-        with pytest.raises(CheckpointError, match="another consumer has joined this job as 'a'"):
+        with pytest.raises(
+            CheckpointError, match=r"another consumer has joined this job as 'a'.*state of its own"
+        ):
             numbers(first, 100)
 
 
@@ -470,6 +516,27 @@ def test_a_wait_that_is_interrupted_again_and_again_loses_nothing(
                     break
 
     assert had == [2 * x for x in range(40)]
+
+
+def test_a_forked_child_takes_nothing_of_its_parents() -> None:
+    """It has the connection, too: a question of its own would be answered to the parent, or the reverse."""
+    with serving(td.Dataset.range(100)) as job, job.one("a") as it:
+        had = numbers(it, 5)
+        pid = os.fork()
+        if pid == 0:  # pragma: no cover - the child
+            code = 1
+            try:
+                signal.alarm(10)
+                next(it)
+            except RuntimeError as error:
+                code = "make another there" not in str(error)
+                it.close()
+            finally:
+                os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert job.server.consumers() == 1
+        had += numbers(it)
+    assert had == list(range(100))
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -71,6 +72,33 @@ def test_no_token_is_made_where_others_can_write() -> None:
 
     with pytest.raises(PermissionError, match="this user alone"):
         Credentials.find()
+
+
+@pytest.mark.parametrize("home", ["/dev/null", None], ids=["unwritable", "none"])
+def test_an_own_token_that_cannot_be_kept(
+    monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    """As in a container that runs as a user of its own: the error says what to do."""
+
+    def unknown(_: int) -> None:
+        raise KeyError("no such user")
+
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    with pytest.raises(OSError, match="TUNDISH_SERVICE_TOKEN_FILE"):
+        Credentials.find()
+
+
+def test_a_named_file_may_be_in_the_home_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No shell has replaced the tilde of a configuration."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file(tmp_path / "token")
+    assert Credentials.find("~/token").token == SECRET.encode()
 
 
 def test_a_named_file_goes_before_the_environment(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 from tests.service.computed import square
-from tests.service.jobprocesses import Processes, processes
+from tests.service.jobprocesses import Processes
 from tests.service.listeners import JobDouble, free_port
+from tests.service.waiting import BOUND_S, until
 
 import tundish as td
 from tundish.errors import IncompatibleJobError
@@ -33,26 +34,9 @@ from tundish.loader.service.servers.dispatchserver import DispatchServer
 from tundish.loader.service.servers.joining import Joining
 from tundish.loader.service.servers.workerserver import WorkerServer
 
-BOUND_S = 20.0
-
-
-def until(done: Callable[[], Any]) -> Any:
-    """Wait for a condition, with a bound."""
-    deadline = time.monotonic() + BOUND_S
-    while not (found := done()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.002)
-    return found
-
 
 def no_job(order: JobOrder, payload: bytes, loop: Loop) -> HostedJob:
     raise NotImplementedError("none")
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 def joined(
@@ -84,7 +68,27 @@ class TestMembers:
         assert dispatcher.target == f"tcp://localhost:{port}"
         assert dispatcher._address == f"localhost:{port}"
         assert dispatcher._num_workers() == 0
-        assert dispatcher._snapshot_streams("x") == []
+
+    def test_on_all_interfaces_it_is_reached_by_both_families(self, stack: ExitStack) -> None:
+        if not socket.has_dualstack_ipv6():
+            pytest.skip("this machine has no IPv6")
+        dispatcher = stack.enter_context(DispatchServer(DispatcherConfig(host="::")))
+        _, port = parse_address(dispatcher.target)
+        for host in ("127.0.0.1", "[::1]"):
+            with DispatcherClient(f"{host}:{port}", timeout_s=5.0) as client:
+                assert client.agents() == []
+
+    def test_a_name_that_is_loopback_here_is_told(
+        self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """As Debian's /etc/hosts has it: other machines that know the name would be refused."""
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.1.1", 0))]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        for host, told in (("node1", 1), ("127.0.1.1", 0), ("localhost", 0), ("ip6-localhost", 0)):
+            caplog.clear()
+            stack.enter_context(DispatchServer(DispatcherConfig(host=host)))
+            assert len(caplog.messages) == told
+            assert all("'node1' is 127.0.1.1 on this machine" in each for each in caplog.messages)
 
     def test_start_false(self) -> None:
         dispatcher = DispatchServer(start=False)
@@ -319,12 +323,6 @@ def test_a_worker_that_tells_no_address_is_the_member_of_this_machine(stack: Exi
 def test_an_agent_looks_for_the_dispatcher_as_long_as_it_is_told(stack: ExitStack) -> None:
     with pytest.raises(TimeoutError, match=r"did not answer within 0\.1 s \(.*refused"):
         joined(stack, f"127.0.0.1:{free_port()}", "a", patience_s=0.1)
-
-
-@pytest.fixture(scope="module")
-def program() -> Iterator[Processes]:
-    with processes() as found:
-        yield found
 
 
 class KilledDispatcher:

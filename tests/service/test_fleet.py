@@ -6,14 +6,14 @@ import errno
 import gc
 import ipaddress
 import os
+import re
 import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -22,11 +22,12 @@ from typing import Any
 import psutil
 import pytest
 from tests.service.listeners import free_port
+from tests.service.waiting import BOUND_S, until
 
 from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.dispatching.client import DispatcherClient
 from tundish.loader.service.servers import fleet as fleets
-from tundish.loader.service.servers import keeping, localengine
+from tundish.loader.service.servers import joining, keeping, localengine
 from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.servers.dispatchserver import DispatchServer
 from tundish.loader.service.servers.engine import AgentOrder
@@ -35,23 +36,6 @@ from tundish.loader.service.servers.keeping import ABSENT_S, IDLE_S, AgentRoster
 from tundish.loader.service.servers.localengine import LocalEngine, local_fleet
 from tundish.loader.service.servers.running import OUTSIDE, reached_there
 from tundish.loader.service.servers.workerserver import WorkerServer
-
-BOUND_S = 30.0
-
-
-def until(done: Callable[[], Any]) -> Any:
-    """Wait for a condition, with a bound."""
-    deadline = time.monotonic() + BOUND_S
-    while not (found := done()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.005)
-    return found
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 class TestWorkerServer:
@@ -63,13 +47,42 @@ class TestWorkerServer:
         worker = WorkerServer(WorkerConfig(dispatcher_address=address, cores=3))
         assert dispatcher._num_workers() == 1
         assert worker._num_tasks() == 0
-        assert worker._snapshot_task_progresses() == []
         with DispatcherClient(dispatcher.target) as client:
             [found] = client.status()["agents"]
             assert (found["address"], found["cores"]) == (worker._address, 3)
             worker._stop()
             worker.join()
             assert client.agents() == []
+
+    def test_has_a_name_of_its_own(self, stack: ExitStack) -> None:
+        """Two with one name would take each other's place at the dispatcher, again and again."""
+        dispatcher = stack.enter_context(DispatchServer())
+        config = WorkerConfig(dispatcher.target.split("://")[1], name="node1")
+        first = stack.enter_context(WorkerServer(config))
+        with pytest.raises(ValueError, match=f"'node1'.* {first._address}.* name of its own"):
+            WorkerServer(config)
+        assert dispatcher._num_workers() == 1
+        first.stop()
+        stack.enter_context(WorkerServer(config))
+        assert dispatcher._num_workers() == 1
+
+    def test_that_only_its_machine_reaches_says_so_if_its_dispatcher_is_elsewhere(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with pytest.raises(TimeoutError):
+            WorkerServer(WorkerConfig("192.0.2.1:9", dispatcher_timeout_ms=50))
+        [text] = caplog.messages
+        assert "only trainers of this machine reach" in text
+
+    def test_says_that_it_waits_for_a_dispatcher(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(joining, "_TOLD_S", 0.05)
+        port = free_port()
+        with pytest.raises(TimeoutError):
+            WorkerServer(WorkerConfig(f"localhost:{port}", dispatcher_timeout_ms=500))
+        [text] = caplog.messages
+        assert re.search(rf"localhost:{port} cannot be reached .*refused.* tries again", text)
 
     def test_tells_the_address_that_it_is_given(self, stack: ExitStack) -> None:
         dispatcher = stack.enter_context(DispatchServer())
@@ -241,6 +254,7 @@ class StillEngine:
     def __init__(self) -> None:
         self.stopped: list[str] = []
         self.watched = threading.Event()
+        self.looks = 0
 
     def start(self, order: AgentOrder, count: int = 1) -> list[str]:
         return []
@@ -250,6 +264,7 @@ class StillEngine:
 
     def watch(self, timeout_s: float) -> list[str]:
         self.watched.set()
+        self.looks += 1
         return []
 
     def find(self) -> list[str]:
@@ -260,15 +275,41 @@ class StillEngine:
 
 
 def test_no_agent_is_stopped_before_the_dispatcher_has_told_how_many_are_needed(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(fleets, "_LOOK_S", 0.05)
     engine = StillEngine()
     keeper = Keeper(engine, f"tcp://127.0.0.1:{free_port()}", 1)
     keeper.start()
     assert engine.watched.wait(BOUND_S)  # it has asked the dispatcher, in vain
+    until(lambda: engine.looks > 3)
     keeper.close()
     assert not engine.stopped
+    [text] = caplog.messages  # and not one for each time
+    assert "does not reach the dispatcher" in text
+
+
+def test_a_keeper_ends_while_the_dispatcher_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And its thread does nothing when the answer comes."""
+    asked, answered = threading.Event(), threading.Event()
+
+    def needs(_: DispatcherClient, cores: int) -> Any:
+        asked.set()
+        assert answered.wait(BOUND_S)
+        return 1, True, [], []
+
+    monkeypatch.setattr(DispatcherClient, "needs", needs)
+    engine = StillEngine()
+    keeper = Keeper(engine, "tcp://127.0.0.1:1", 1)
+    keeper.start()
+    assert asked.wait(BOUND_S)
+    keeper.close()
+    assert keeper._thread.is_alive()
+    answered.set()
+    keeper._thread.join(BOUND_S)
+    assert not engine.looks
 
 
 def test_a_keeper_replaces_agents_that_the_dispatcher_does_not_know(
@@ -294,6 +335,7 @@ def test_a_fleet_of_this_machine(stack: ExitStack) -> None:
 
     before = {each["name"] for each in client.status()["agents"]}
     victim = agents()[0]
+    assert os.getpgid(victim.pid) != os.getpgrp(), "Ctrl-C is for the process that has them"
     victim.kill()
     until(lambda: len(now := {a["name"] for a in client.status()["agents"]}) == 2 and now != before)
 
@@ -390,10 +432,10 @@ def test_a_forked_child_ends_nothing_of_its_parents(stack: ExitStack) -> None:
     client = stack.enter_context(DispatcherClient(fleet.target))
     assert len(client.agents()) == 2
     assert agents() == before
-    joining = worker._joining
-    assert joining is not None
+    joins = worker._joining
+    assert joins is not None
     _, _, (_, _, engine, *_), _ = fleet.close.peek() or pytest.fail("it was closed")
-    ready, _, _ = select.select([joining._ear], [], [], 0)
+    ready, _, _ = select.select([joins._ear], [], [], 0)
     assert not ready, "nobody was told to end"
     assert not engine._closed.is_set()
 

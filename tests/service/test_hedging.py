@@ -16,14 +16,15 @@ import psutil
 import pytest
 from tests.service.computed import broad, slowly
 from tests.service.fleets import Listed, Machine, machines, remotely
+from tests.service.jobprocesses import Processes
 from tests.service.test_seats import patience
 
 from tundish import Dataset
 
 
 @pytest.fixture(scope="module")
-def fleet() -> Iterator[list[Machine]]:
-    with machines(2) as found:
+def fleet(program: Processes) -> Iterator[list[Machine]]:
+    with machines(program, 2) as found:
         yield found
 
 

@@ -20,8 +20,8 @@ from tests.service.hosted import (
     host_pids,
     hosted,
     is_torn,
-    until,
 )
+from tests.service.waiting import until
 
 import tundish as td
 from tundish.loader.service.host import starting as hoststarting
@@ -311,6 +311,15 @@ def test_two_names_are_two_host_processes(runtime: Path) -> None:
         assert len(host_pids(runtime)) == 2
         assert [firsts(batch) for batch in other] == ALL[:2]
         assert [firsts(batch) for batch in one] == ALL
+
+
+def test_names_may_have_a_hundred_characters() -> None:
+    """A socket's path has less room, so its file has another name."""
+    names = ["n" * 99 + last for last in "ab"]
+    made = [iter(host(td.Dataset.range(3 + at), name, linger=0.1)) for at, name in enumerate(names)]
+    with made[0] as one, made[1] as other:
+        assert [int(x) for x in one] == [0, 1, 2]
+        assert [int(x) for x in other] == [0, 1, 2, 3]
 
 
 def test_it_can_be_started_in_advance_and_ends_when_the_last_has_left(runtime: Path) -> None:

@@ -26,8 +26,8 @@ from tests.service.hosted import (
     host_pids,
     hosted,
     is_torn,
-    until,
 )
+from tests.service.waiting import until
 
 import tundish as td
 from tundish.loader.run.starting.control import scratch_file

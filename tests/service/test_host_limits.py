@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.service.hosted import until
+from tests.service.waiting import until
 
 import tundish as td
 from tundish.loader.service.host import wire

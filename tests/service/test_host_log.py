@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.hosted import until
+from tests.service.waiting import until
 
 import tundish as td
 from tundish.loader.service.host.host import host

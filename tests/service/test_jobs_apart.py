@@ -26,11 +26,11 @@ import pytest
 from tests.laws.changing import anew, config
 from tests.service.certificates import Authority
 from tests.service.clusters import Cluster, ReachedCluster, cluster_process
-from tests.service.computed import killed
-from tests.service.hosted import until
+from tests.service.computed import killed, larger
 from tests.service.readglobals import mean, named, sized
+from tests.service.waiting import until
 
-from tundish import Dataset, Options, service
+from tundish import Dataset, Options, TextLineDataset, service
 from tundish.errors import ChangedGlobalsError, IncompatibleJobError
 from tundish.loader.run.starting import agreeing
 from tundish.loader.service.dispatching.client import DispatcherClient
@@ -54,10 +54,16 @@ def cluster(folder: Path) -> Iterator[ReachedCluster]:
         yield found
 
 
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
+_found: dict[str, Any] = {}
+_imported_again = agreeing.imported_again
+
+
+def imported_once(*asked: Any, **given: Any) -> Any:
+    """Ask other processes once for all tests, as the modules stay as they are."""
+    key = repr((asked, given))
+    if key not in _found:
+        _found[key] = _imported_again(*asked, **given)
+    return _found[key]
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +72,7 @@ def _as_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_seen", "_taken", "_own", "_imported"):
         monkeypatch.setattr(agreeing, name, {})
     monkeypatch.setattr(agreeing, "_told", set())
+    monkeypatch.setattr(agreeing, "imported_again", imported_once)
 
 
 def ints(ds: Dataset, most: int | None = None) -> list[int]:
@@ -242,12 +249,25 @@ def test_a_job_runs_the_code_of_today(
         assert found == [0, factor, 2 * factor]
 
 
+def test_a_job_is_in_the_folder_of_who_registered_it(
+    cluster: ReachedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative paths, and modules beside a script, are what they are without a job."""
+    (tmp_path / "beside.py").write_text("def double(x):\n    return 2 * x\n")
+    (tmp_path / "lines.txt").write_text("a\nb\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ds = TextLineDataset("lines.txt").map(importlib.import_module("beside").double)
+    assert list(cluster.computes(ds, job_name="beside")) == list(ds)
+
+
 def test_a_module_that_the_jobs_process_does_not_find(
     cluster: ReachedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "only_here.py").write_text("def double(x):\n    return 2 * x\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     ds = Dataset.range(3).map(importlib.import_module("only_here").double)
+    (tmp_path / "only_here.py").unlink()
     with pytest.raises(RuntimeError, match=r"could not be started: .*No module named 'only_here'"):
         ints(cluster.computes(ds, job_name="not found"))
 
@@ -427,6 +447,6 @@ def test_jobs_with_certificates(
     for name in ("certificate", "key", "authority"):
         monkeypatch.setenv(f"TUNDISH_SERVICE_TLS_{name.upper()}", getattr(files, name))
     cluster = Cluster(stack, 1)
-    large: Any = Dataset.range(30).map(lambda x: np.full(100_000, x))
+    large = Dataset.range(30).map(larger)
     found = [int(x[0]) for x in cluster.computes(large, job_name="secret")]
     assert found == [*range(30)]

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.service.jobprocesses import LEASE_S, N, Processes, dataset, processes
+from tests.service.jobprocesses import LEASE_S, N, Processes, dataset
 from tests.service.listeners import free_port
 
 from tundish import service
@@ -34,18 +34,18 @@ def until_had(files: list[Path], count: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_kills_lose_nothing_and_double_nothing(seed: int, tmp_path: Path) -> None:
-    with processes() as started:
-        kill_at_random(started, random.Random(seed), tmp_path, kills=6)
+def test_kills_lose_nothing_and_double_nothing(
+    seed: int, tmp_path: Path, program: Processes
+) -> None:
+    kill_at_random(program, random.Random(seed), tmp_path, kills=6)
 
 
 @pytest.mark.thorough
-def test_many_kills(tmp_path: Path) -> None:
-    with processes() as started:
-        for seed in range(2, 10):
-            folder = tmp_path / str(seed)
-            folder.mkdir()
-            kill_at_random(started, random.Random(seed), folder, kills=20)
+def test_many_kills(tmp_path: Path, program: Processes) -> None:
+    for seed in range(2, 10):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        kill_at_random(program, random.Random(seed), folder, kills=20)
 
 
 def kill_at_random(started: Processes, draw: random.Random, folder: Path, *, kills: int) -> None:
@@ -69,29 +69,30 @@ def kill_at_random(started: Processes, draw: random.Random, folder: Path, *, kil
     assert sorted(n for path in files.values() for n in had(path)) == list(range(N))
 
 
-def test_the_agent_that_serves_a_job_is_killed() -> None:
+def test_the_agent_that_serves_a_job_is_killed(program: Processes) -> None:
     """Another agent begins the job again, and its consumer has each element once, in order."""
     with (
-        processes() as started,
         service.DispatchServer() as dispatcher,
         DispatcherClient(dispatcher.target) as client,
     ):
         port = parse_address(dispatcher.target)[1]
-        pids = [started.ask("agent", port, 1) for _ in range(2)]
+        pids = [program.ask("worker", port, 1) for _ in range(2)]
         until_there(client, 2)
         ds = dataset().apply(
             service.distribute("distributed_epoch", dispatcher.target, job_name="j")
         )
-        found = []
+        found, pid = [], 0
         for element in ds:
             found.append(int(element))
             if len(found) == 60:
                 [name] = [each["name"] for each in client.status()["agents"] if each["jobs"]]
                 pid = int(name.split("-")[-2])
                 assert pid in pids
-                started.kill(pid)
+                program.kill(pid)
                 until_there(client, 1, without=name)
 
+    [other] = {*pids} - {pid}
+    program.kill(other)
     assert found == [int(x) for x in dataset()]
 
 
@@ -106,17 +107,18 @@ def until_there(client: DispatcherClient, count: int, without: str = "") -> None
         time.sleep(0.005)
 
 
-def test_one_that_is_killed_stalls_the_others_no_longer_than_its_lease(tmp_path: Path) -> None:
+def test_one_that_is_killed_stalls_the_others_no_longer_than_its_lease(
+    tmp_path: Path, program: Processes
+) -> None:
     port, dead, other = free_port(), tmp_path / "dead", tmp_path / "other"
-    with processes() as started:
-        server = started.ask("serve", port, False, 0.5)
-        reader = started.ask("read", port, "dead", str(dead))
-        until_had([dead], 20)
-        started.kill(reader)
-        began = time.monotonic()
-        assert started.exited(started.ask("read", port, "other", str(other))) == 0
-        took_s = time.monotonic() - began
-        started.kill(server)
+    server = program.ask("serve", port, False, 0.5)
+    reader = program.ask("read", port, "dead", str(dead))
+    until_had([dead], 20)
+    program.kill(reader)
+    began = time.monotonic()
+    assert program.exited(program.ask("read", port, "other", str(other))) == 0
+    took_s = time.monotonic() - began
+    program.kill(server)
 
     assert took_s < BOUND_S / 2  # of which half a second is the lease
     missing = set(range(N)) - {*had(dead), *had(other)}

@@ -22,7 +22,7 @@ import psutil
 import pytest
 from tests.service.computed import images
 from tests.service.fleets import remotely
-from tests.service.jobprocesses import Processes, processes
+from tests.service.jobprocesses import Processes
 from tests.service.listeners import free_port
 from tests.service.watch import Watch
 
@@ -76,7 +76,7 @@ class Fleet:
         return self._program.ask("dispatcher", self.port, str(self._folder))
 
     def _work(self) -> int:
-        return self._program.ask("agent", self.port, CORES)
+        return self._program.ask("worker", self.port, CORES)
 
     def kill_dispatcher(self) -> None:
         self._program.kill(self.dispatcher)
@@ -96,9 +96,11 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with processes() as program:
-        yield Fleet(program, tmp_path_factory.mktemp("dispatcher"))
+def fleet(program: Processes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    found = Fleet(program, tmp_path_factory.mktemp("dispatcher"))
+    yield found
+    for pid in (found.dispatcher, *found.agents):
+        program.kill(pid)
 
 
 @pytest.fixture(autouse=True)

@@ -21,11 +21,13 @@ from typing import Any
 import psutil
 import pytest
 from tests.service.listeners import OTHERS, OURS, TOKEN, dial
+from tests.service.waiting import until
 
 from tundish.loader.service.connections import dialing, listening
 from tundish.loader.service.connections.dialing import Refused
 from tundish.loader.service.connections.handshake import (
     MAGIC,
+    MOST_JSON,
     PROTOCOL,
     digest_of,
     finish,
@@ -311,14 +313,14 @@ class Recording:
 
 def test_wrong_token() -> None:
     with listening_to(Keeping()) as listener:
-        with pytest.raises(Refused, match="does not know the token"):
+        with pytest.raises(Refused, match=r"does not know the token.*XDG_RUNTIME_DIR"):
             dial(listener.address, OTHERS, "keep", {})
         assert met(listener)
 
 
 HELLOS = {
     "endless": b"\xff" * 4 + bytes(1 << 20),
-    "one byte too long": (65537).to_bytes(4, "big"),
+    "one byte too long": (MOST_JSON + 1).to_bytes(4, "big"),
     "no JSON": framed({})[:4] + b"{]",
     "nested deep": (60_000).to_bytes(4, "big") + b"[" * 60_000,
     "objects nested deep": (60_000).to_bytes(4, "big") + b'{"a":' * 12_000,
@@ -394,13 +396,6 @@ def test_cut_at_every_byte(kind: str) -> None:
         assert cut > 250
         assert met(listener)
         until(lambda: not listener._incoming)
-
-
-def until(done: Any) -> None:
-    deadline = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def test_slow_drip_and_silence_end(monkeypatch: pytest.MonkeyPatch) -> None:

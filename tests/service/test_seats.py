@@ -22,6 +22,7 @@ import pytest
 from tests.service.certificates import Authority
 from tests.service.computed import Fit, Samples, Stream, images, sleepy, whiter, wide
 from tests.service.fleets import Cutter, Listed, Machine, machines, remotely
+from tests.service.jobprocesses import Processes
 from tests.service.listeners import OTHERS, TOKEN, free_port
 
 from tundish import DataLoader, Dataset, Options
@@ -45,8 +46,8 @@ SHARED_RING = "tundish.loader.run.coordinating.memory.shared_ring"
 
 
 @pytest.fixture(scope="module")
-def fleet() -> Iterator[list[Machine]]:
-    with machines(2) as found:
+def fleet(program: Processes) -> Iterator[list[Machine]]:
+    with machines(program, 2) as found:
         yield found
 
 
@@ -79,9 +80,17 @@ def test_a_worker_elsewhere_keeps_memory_for_few_rows(places: Listed) -> None:
     with remotely(places), ds.iterator(workers=2) as iterator:
         for _ in range(30):
             next(iterator)
-        before, batches = iterator.stats.tasks, [next(iterator) for _ in range(10)]
-        tasks = iterator.stats.tasks - before
-    assert tasks >= sum(batch.nbytes for batch in batches) // (10 << 20)
+        before = iterator.stats.tasks
+        nbytes = sum(next(iterator).nbytes for _ in range(10))
+        assert iterator.stats.tasks - before >= nbytes // (10 << 20)
+
+
+def test_a_long_path_of_imports_travels(places: Listed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Bazel makes it, which gives each package an entry."""
+    more = [f"/nowhere/{k}/{'x' * 200}" for k in range(400)]
+    monkeypatch.setattr(sys, "path", [*sys.path, *more])
+    with remotely(places), Dataset.range(9).map(Tag(1)).iterator(workers=1) as iterator:
+        assert len(collect(iterator)) == 9
 
 
 # ------------------------------------------------------------------------- workers do not show
@@ -268,11 +277,11 @@ def silent() -> Iterator[Address]:
         yield server.getsockname()
 
 
-def test_a_seat_that_cannot_be_had_is_had_later() -> None:
+def test_a_seat_that_cannot_be_had_is_had_later(places: Listed) -> None:
     """Nobody is there at first: the iterator waits, and goes on when an agent has come."""
     late = Listed([("127.0.0.1", free_port())])
-    with remotely(late), PLANS["drawn"]().iterator(workers=2) as iterator, machines(1) as fleet:
-        threading.Timer(0.3, lambda: late.list.append(fleet[0].address)).start()
+    with remotely(late), PLANS["drawn"]().iterator(workers=2) as iterator:
+        threading.Timer(0.3, lambda: late.list.append(places.list[0])).start()
         assert len(collect(iterator, limit=4)) == 4
     assert late.failures
 
@@ -321,17 +330,13 @@ class Counting(Listed):
         return super().addresses()
 
 
-def test_places_are_asked_often_while_nobody_can_be_reached() -> None:
+def test_places_are_asked_often_while_nobody_can_be_reached(places: Listed) -> None:
     """Each time is a step of their own connection, as to a dispatcher that is being replaced."""
     late = Counting([("127.0.0.1", free_port())])
-    with (
-        remotely(late),
-        Dataset.range(9).map(Tag(1)).iterator(workers=1) as iterator,
-        machines(1) as fleet,
-    ):
-        threading.Timer(1.5, lambda: late.list.append(fleet[0].address)).start()
+    with remotely(late), Dataset.range(9).map(Tag(1)).iterator(workers=1) as iterator:
+        threading.Timer(0.5, lambda: late.list.append(places.list[0])).start()
         assert len(collect(iterator)) == 9
-    assert late.asked > 20, f"{late.asked} times in 1.5 s"
+    assert late.asked > 8, f"{late.asked} times in 0.5 s"
 
 
 def test_refusals_say_why(places: Listed) -> None:
@@ -351,14 +356,10 @@ def test_refusals_say_why(places: Listed) -> None:
         assert len(collect(iterator)) == 9
 
 
-@pytest.fixture
-def unfit(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[list[Machine]]:
+@pytest.fixture(scope="module")
+def unfit(request: pytest.FixtureRequest, program: Processes) -> Iterator[list[Machine]]:
     """Two agents whose workers cannot start."""
-    monkeypatch.setenv("TUNDISH_TEST_UNFIT", request.param)
-    with machines(2) as found:
-        monkeypatch.delenv("TUNDISH_TEST_UNFIT")
+    with machines(program, 2, TUNDISH_TEST_UNFIT=request.param) as found:
         yield found
 
 
@@ -428,25 +429,25 @@ time.sleep(60)
 """
 
 
-def test_workers_of_a_trainer_that_is_killed_are_gone() -> None:
-    with machines(1) as fleet:
-        trainer = subprocess.Popen(
-            [sys.executable, "-c", TRAINER, str(fleet[0].address[1])],
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
-        assert trainer.stdout is not None
-        assert trainer.stdout.readline() == "0\n"
-        workers = fleet[0].workers()
-        assert workers
-        trainer.kill()
-        trainer.wait()
-        trainer.stdout.close()
-        began = time.monotonic()
-        _, alive = psutil.wait_procs(workers, TIMEOUT_S)
-        assert not alive
-        assert time.monotonic() - began < 0.5 * patience()
+def test_workers_of_a_trainer_that_is_killed_are_gone(fleet: list[Machine]) -> None:
+    before = fleet[0].workers()
+    trainer = subprocess.Popen(
+        [sys.executable, "-c", TRAINER, str(fleet[0].address[1])],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert trainer.stdout is not None
+    assert trainer.stdout.readline() == "0\n"
+    workers = [each for each in fleet[0].workers() if each not in before]
+    assert workers
+    trainer.kill()
+    trainer.wait()
+    trainer.stdout.close()
+    began = time.monotonic()
+    _, alive = psutil.wait_procs(workers, TIMEOUT_S)
+    assert not alive
+    assert time.monotonic() - began < 0.5 * patience()
 
 
 def test_closing_does_not_wait_for_workers_that_sleep(fleet: list[Machine], places: Listed) -> None:

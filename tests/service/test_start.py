@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 import pytest
 from tests.service.computed import square
@@ -35,3 +36,11 @@ def test_what_is_for_ray_alone() -> None:
 def test_without_ray_the_error_says_what_to_install() -> None:
     with pytest.raises(ImportError, match="pip install ray"):
         td.service.start()
+
+
+@pytest.mark.parametrize("given", [{"cpus_per_worker": 0}, {"workers": -1}])
+def test_numbers_that_are_none(given: dict[str, Any]) -> None:
+    """An agent that could not start would be started again and again."""
+    (name,) = given
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        td.service.start(address=None, **given)

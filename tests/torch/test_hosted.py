@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.service.hosted import host_pids, until
+from tests.service.hosted import host_pids
+from tests.service.waiting import until
 
 import tundish as td
 

@@ -131,12 +131,6 @@ class Coordinator:
         )
         return self.pool
 
-    def misused(self) -> RuntimeError:
-        """Return the error of use in a process other than the one it was made in."""
-        return RuntimeError(
-            f"this iterator was made in process {self.owner} and cannot be used in process {os.getpid()}: make another there"
-        )
-
     def resize(self, workers: int) -> None:
         """Change the number of workers."""
         assert self.pool is not None

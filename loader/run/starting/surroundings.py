@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -146,6 +147,16 @@ def working_directory() -> str | None:
         return str(Path.cwd())
     except FileNotFoundError:
         return None
+
+
+def enter(cwd: str | None, path: Sequence[str]) -> None:
+    """Take another process's working directory and import path, as far as they exist here; the path follows this one's."""
+    if cwd is not None:
+        with contextlib.suppress(OSError):
+            os.chdir(cwd)
+    theirs = [each or os.getcwd() for each in path]  # noqa: PTH109 - here and below quick
+    sys.path += [each for each in theirs if each not in sys.path and os.path.exists(each)]  # noqa: PTH110
+    importlib.invalidate_caches()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import contextlib
 import os
 import pickle
 import socket
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 _LEAVING_S = 0.3
 _LOOK_S = 1.0
 _SHOWN = 5  # missing paths
-_REMEMBERED = 100  # ends of workers
 _MOST_THREADS = 1024
 
 
@@ -83,7 +81,6 @@ class Seats(Role):
         self._most_workers = most_workers
         self.payloads = Payloads(most_bytes)
         self.taken: dict[int, SeatTaken] = {}
-        self.ended: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
         self.started = 0
         self._tls = tls
         self._coming: dict[str, IncomingBlob | None] = {}
@@ -300,10 +297,6 @@ class Seats(Role):
         self._hang_up(seat)
         if seat.due is not None:
             seat.due.cancel()
-        how = seat.process.exit
-        if how is not None:
-            end = {"worker": seat.number, "code": how.code, "how": how.how, "stderr": how.stderr}
-            self.ended.append({**end, "pid": how.pid, "errno": how.errno})
         seat.process.release()
 
     def close(self) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import os
 import pickle
 import socket
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.starting.surroundings import enter
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.credentials import TlsFiles
@@ -44,12 +43,7 @@ class SeatOrder:
 def main(fds: list[Any], config: bytes) -> int:
     """Run a worker: the entry that an agent's launcher calls. The connection is the first descriptor."""
     order: SeatOrder = pickle.loads(config)
-    if order.cwd is not None:
-        with contextlib.suppress(OSError):
-            os.chdir(order.cwd)
-    theirs = [each or os.getcwd() for each in order.path]  # noqa: PTH109 - here and below quick
-    sys.path += [each for each in theirs if each not in sys.path and os.path.exists(each)]  # noqa: PTH110
-    importlib.invalidate_caches()
+    enter(order.cwd, order.path)
     if order.tls is not None:
         from tundish.loader.service.connections.tls import resumed  # noqa: PLC0415 - few use TLS
 

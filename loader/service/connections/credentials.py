@@ -157,10 +157,15 @@ class Credentials:
             tls.context(server=False)  # an error is raised here and now, not at each connection
         named = token_file or os.environ.get(TOKEN_FILE)
         if named:
-            return cls(read_token(Path(named)), tls)
-        own = own_token_file()
-        if not own.exists():
-            _make(own)
+            return cls(read_token(Path(named).expanduser()), tls)
+        try:
+            own = own_token_file()
+            if not own.exists():
+                _make(own)
+        except (OSError, RuntimeError) as error:  # a folder that is not writable, or no home
+            number = getattr(error, "errno", None) or errno.EACCES
+            text = f"this user has no place for a token of the service ({error}): name a file with {TOKEN_FILE}"
+            raise OSError(number, text) from error
         return cls(read_token(own), tls)
 
 

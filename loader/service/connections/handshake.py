@@ -40,7 +40,7 @@ PROTOCOL = 2
 
 MAGIC = b"tundish service\n"
 NONCE = 32
-MOST_JSON = 64 << 10
+MOST_JSON = 1 << 20
 _PIECE = 1 << 20
 _WRONG_TOKEN = hashlib.sha256(b"tundish: wrong token").digest()
 
@@ -232,7 +232,7 @@ def _stranger(greeting: bytes) -> str:
 
 
 def _wrong_token(who: str) -> str:
-    return f"{who} does not know the token. Both ends need the same one: give them one file with TUNDISH_SERVICE_TOKEN_FILE, or run them as one user of one machine"
+    return f"{who} does not know the token. Both ends need the same one: give them one file with TUNDISH_SERVICE_TOKEN_FILE, or run them as one user of one machine, with the same XDG_RUNTIME_DIR or none"
 
 
 # ------------------------------------------------------------------------------------- versions

@@ -86,7 +86,12 @@ class Listener:
     ) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+            self._socket = socket.create_server(
+                (host, port),
+                family=family,
+                backlog=_BACKLOG,
+                dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
+            )
         except OSError as error:
             where = show_address((host, port))
             raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error

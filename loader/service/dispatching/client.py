@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import socket
@@ -85,7 +84,6 @@ class DispatcherClient:
         str
             The id.
         """
-        plan = json.loads(json.dumps(plan, default=str))
         fields = {"id": id_, "digest": digest_of(payload), "nbytes": len(payload), "plan": plan}
         answer, _ = self._call("register", **fields)
         if answer.get("want"):

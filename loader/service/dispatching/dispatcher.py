@@ -342,7 +342,9 @@ def _job_differences(state: DispatcherState, job: JobCreated, asked: JobCreated)
         here, there = (state.datasets[each].plan for each in (asked.dataset, job.dataset))
         if here is not None and there is not None:
             found = plan_differences(here, by_name(here, there), "in the job")
-        found = found or [f"dataset: {asked.dataset} here, {job.dataset} in the job"]
+        ids = f"dataset: {asked.dataset} here, {job.dataset} in the job"
+        alike = ", with the same operators: the code of functions, what they use, or arrays differ"
+        found = found or [f"{ids}{alike if here is not None and here == there else ''}"]
     if job.kind != asked.kind:
         found.append(f"dealing: {asked.kind} here, {job.kind} in the job")
     mine, theirs = asked.parameters or {}, job.parameters or {}

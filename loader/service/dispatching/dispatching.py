@@ -155,7 +155,7 @@ class Dispatching:
         told = str(request.get("told", ""))
         wait_s = min(wait_of(request), self._patience.agent_s / 3)
         if name != OWN:
-            self._admit(address, told)
+            self._admit(name, address, told, caller)
         gave = request.get("gave")  # None: an agent that does not tell
         serves = {
             job: _served(job, gave is None or job in gave, *told)
@@ -192,7 +192,15 @@ class Dispatching:
             return False
         return order is None or _job_of(job, order) == record.job
 
-    def _admit(self, address: Address, told: str) -> None:
+    def _admit(self, name: str, address: Address, told: str, caller: int) -> None:
+        """Raise if an agent may not join: another one has its name and is there, or the dispatcher knows others."""
+        left, known = pure.AgentLeft(name), self.state.agents.get(name)
+        there = self._speakers.get(left, caller) != caller and left not in self._leaving
+        if known is not None and known.address != address and there:
+            raise ValueError(
+                f"a worker {name!r} is there already, at {known.told or show_address(known.address)}, so the one at "
+                f"{told or show_address(address)} needs a name of its own"
+            )
         if self._members and not any(is_member(address, told, each) for each in self._members):
             raise PermissionError(
                 f"the agent at {told or show_address(address)} is not among the dispatcher's worker_addresses, "

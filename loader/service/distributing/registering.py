@@ -62,7 +62,9 @@ def _check_same(
         differences = ["its arrays, or the values that its functions capture, are others here"]
     if differences:
         told = "; ".join(differences)
-        raise ValueError(f"dataset_id={dataset_id!r} is the id of another dataset: {told}")
+        raise ValueError(
+            f"dataset_id={dataset_id!r} is the id of another dataset: {told}; register this one with another id"
+        )
 
 
 def _content(dataset: Dataset, registration: Registration) -> Any:

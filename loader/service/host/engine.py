@@ -8,6 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tundish.forked import misused
 from tundish.loader.protocols.failure import loads_exception
 from tundish.loader.protocols.items import End
 from tundish.loader.protocols.raised import carried
@@ -127,9 +128,7 @@ class HostEngine(Engine):
 
     def next(self) -> Any:
         if os.getpid() != self._owner:
-            raise RuntimeError(
-                f"this iterator was made in process {self._owner} and cannot be used in process {os.getpid()}: make another there"
-            )
+            raise misused(self._owner)
         if self._timed:
             self._ledger.enter()
         while True:

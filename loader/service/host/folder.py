@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import socket
@@ -24,6 +25,7 @@ from pathlib import Path
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _CREDENTIALS = struct.Struct("3i")
+_MOST_NAME = 63
 _LOOK_S = 0.01
 _BACKLOG = 128
 
@@ -38,6 +40,13 @@ def check_name(name: str) -> str:
             f"letter or digit, not {name!r}"
         )
     return name
+
+
+def _file_of(name: str) -> str:
+    """Return the file of a socket; a socket's path has room for 107 characters."""
+    if len(name) > _MOST_NAME:
+        name = f"{name[:30]}-{hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}"
+    return f"{name}.sock"
 
 
 def runtime_folder() -> Path:
@@ -126,7 +135,7 @@ class HostFolder:
             fcntl.flock(self.fd, fcntl.LOCK_UN)
 
     def _at(self, name: str) -> str:
-        return f"/proc/self/fd/{self.fd}/{name}.sock"
+        return f"/proc/self/fd/{self.fd}/{_file_of(name)}"
 
     def connect(self, name: str) -> socket.socket | None:
         """Connect to a host process; None if none listens.
@@ -163,7 +172,7 @@ class HostFolder:
     def remove(self, name: str) -> None:
         """Remove a socket, if it exists; the caller holds the lock and knows that no process listens on it."""
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{name}.sock", dir_fd=self.fd)
+            os.unlink(_file_of(name), dir_fd=self.fd)
 
     def remove_deserted(self, name: str, deadline: float) -> None:
         """Remove the socket of a process that was killed; keep one that a process listens on."""

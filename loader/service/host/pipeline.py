@@ -28,9 +28,9 @@ _GATHERED_S = 0.002
 _MOST_PARCELS = 4096
 _MOST_KNOWN = 1 << 14
 _ANCHOR_SHARE = 32
+"""A position is written into a parcel when this many times what that takes has passed."""
 _NEAR = 256
 """The elements that a consumer waits for while another pipeline makes them, before one of its own is made."""
-"""A position is written into a parcel when this many times what that takes has passed."""
 
 
 class KnownPositions:

@@ -131,6 +131,11 @@ class Claim:
     hand: tuple[tuple[int, int], ...] = ()
 
     @property
+    def is_new(self) -> bool:
+        """True if the consumer has had nothing, and knows of no iterator."""
+        return self.base.run is None and not self.had
+
+    @property
     def is_first(self) -> bool:
         """True if the consumer begins at a merged state."""
         base = self.base

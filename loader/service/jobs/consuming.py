@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import socket
 import time
@@ -12,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError
+from tundish.forked import misused
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.protocols.items import End
 from tundish.loader.protocols.operator import SourceNode
@@ -134,16 +136,21 @@ class Consumed:
         self._asked: deque[tuple[int | None, Outstanding]] = deque()
         self._saying: Outstanding | None = None  # a report without a request
         self._left = 0.0  # when the last element was handed out
+        self._missed = 0  # elements of all consumers, once the job has ended
         self._connection = JobConnection(node.place, node.job_name, node.patience_s)
         self._caller: Caller | None = None
+        self._owner = os.getpid()
 
     def next(self) -> Made | Failure:
+        if os.getpid() != self._owner:  # the connection is the other process's, too
+            raise misused(self._owner)
         holding = self._holding
         if self._left:
             holding.used(time.monotonic() - self._left)
         while not holding.ready:
             if holding.done:
                 self._leave(_GOODBYE_S)
+                self._warn_of_none()
                 raise End
             self._advance()
             self._wait()
@@ -154,6 +161,16 @@ class Consumed:
             self._advance()  # the next ones are on their way while this one is used
         self._left = time.monotonic()
         return item
+
+    def _warn_of_none(self) -> None:
+        """Warn if the job has ended before this consumer has had anything: it may belong to an earlier run."""
+        missed, self._missed = self._missed, 0
+        if missed and self._holding.is_new:
+            warnings.warn(
+                f"job {self._node.job_name!r} has no element for this consumer: others have received all {missed} "
+                f"of iteration {self._pass}; a run that is to begin anew needs another job_name",
+                stacklevel=callers_level(),
+            )
 
     # -- the connection -------------------------------------------------------------------------
 
@@ -242,7 +259,7 @@ class Consumed:
             return
         holding.heard(fields["received"])
         if "ended" in fields:
-            holding.ended = True
+            holding.ended, self._missed = True, fields["ended"]
         elif number is not None:
             elements = list(zip(fields["numbers"], parted(fields["sizes"], blobs), strict=True))
             self._connection.received |= bool(elements)
@@ -295,7 +312,7 @@ class Consumed:
 
     def _leave(self, wait_s: float) -> None:
         caller = self._caller
-        if caller is not None and self._holding.joined:
+        if caller is not None and self._holding.joined and os.getpid() == self._owner:
             said, until = caller.begin("leave", again=False), time.monotonic() + wait_s
             caller.advance()
             while not said.done and caller.error is None and time.monotonic() < until:

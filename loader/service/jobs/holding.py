@@ -135,6 +135,11 @@ class Holding:
         return bool(self._hand) and self._hand[0][0] < self._acked
 
     @property
+    def is_new(self) -> bool:
+        """True if nothing was delivered, now or before the state that was loaded."""
+        return self.base.run is None and self._chain is None
+
+    @property
     def done(self) -> bool:
         """True if the job has ended for this consumer."""
         return self.ended and not self._hand

@@ -256,7 +256,8 @@ class SharedJob:
         self._owners.unsaved.difference_update(number for _, number in member.fresh)
         member.fresh.clear()
         if gone:
-            self._set_aside(consumer)
+            if self.rounds is not None:
+                self._set_aside(int(consumer))
             self._owners.advance()
 
     # -- numbers --------------------------------------------------------------------------------
@@ -288,12 +289,11 @@ class SharedJob:
     def _offer(self, number: int) -> None:
         heapq.heappush(self._ready.setdefault(self._whose(number), []), number)
 
-    def _set_aside(self, consumer: str) -> None:
-        """Drop the elements that wait for a consumer of rounds that is gone: they are made again when it is back."""
-        if self.rounds is not None:
-            for number in self._ready.pop(int(consumer), []):
-                if self._made.drop(number):
-                    self._miss(number)
+    def _set_aside(self, key: int) -> None:
+        """Drop the elements that wait for consumers that are gone: they are made again when one is back."""
+        for number in self._ready.pop(key, []):
+            if self._made.drop(number):
+                self._miss(number)
 
     # -- elements -------------------------------------------------------------------------------
 
@@ -303,7 +303,10 @@ class SharedJob:
         if member is None:
             return JoinAnew()
         if member.life != life:
-            return Declined(f"another consumer has joined this job as {consumer!r} since")
+            return Declined(
+                f"another consumer has joined this job as {consumer!r} since: each consumer needs a state of its own (or "
+                "that of merge_states), and its own consumer_index"
+            )
         if member.refused is not None:
             del self.members[consumer]
             return Declined(member.refused)
@@ -322,7 +325,7 @@ class SharedJob:
                 if not self._is_over(consumer, member):
                     return NothingYet()
                 self._ended = True
-                return NothingMore()
+                return NothingMore(self._made.total or 0)
             member.given[ask.request] = numbers
             self._out.update(dict.fromkeys(numbers, consumer))
         elements = tuple((number, self._made.values[number][0]) for number in numbers)
@@ -397,6 +400,18 @@ class SharedJob:
 
     # -- the iterator ---------------------------------------------------------------------------
 
+    @property
+    def finished(self) -> int | None:
+        """The number of elements, once consumers have had all of them; None before."""
+        made = self._made
+        return made.total if made.whole and not (made.values or self._missed) else None
+
+    def rest(self) -> None:
+        """Drop all that waits for consumers, as the iterator ends: another makes it again when one comes."""
+        for key in list(self._ready):
+            self._set_aside(key)
+        self._made.interrupted()
+
     def order(self) -> MakeOrder | None:
         """Return the next order; None if there is none until something changes."""
         if not self.dealing:
@@ -451,10 +466,11 @@ class SharedJob:
             for each in self._round:
                 self._offer(each)
             self._round.clear()
-            for index in map(str, range(rounds)):
+            for key in range(rounds):
+                index = str(key)
                 took_part = self._owners.knows(index) or index in self._earlier
                 if took_part and index not in self.members:
-                    self._set_aside(index)  # it has taken part, and is gone
+                    self._set_aside(key)  # it has taken part, and is gone
 
     def end(self, turn: int) -> None:
         """Record that there is no element at the requested position."""

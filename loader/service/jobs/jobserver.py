@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tundish.loader.service.connections.roles import Accepted
 
 _TICK_S = 0.5
+_MOST_RESTING = 8
+"""The iterations without consumers that are remembered, of those that have elements left."""
 
 
 class JobServer:
@@ -63,7 +65,13 @@ class JobServer:
         self._awaits_until = time.monotonic() + self._dealing.lease_s if again else 0.0
         self._most_bytes = default_budget().nbytes // 4
         self._iterations: dict[int, ServedIteration] = {}
+        self._finished: dict[
+            int, int
+        ] = {}  # iterations that are over, and how many elements each had
         self._callers: dict[int, tuple[ServedIteration, str]] = {}
+        self._late: dict[
+            int, int
+        ] = {}  # consumers who came to one of those: how many elements they missed
         self._calls = Calls(self._handle, self._left)
         self._calls.attach(loop)
         self.failed: str | None = None
@@ -103,6 +111,11 @@ class JobServer:
             case "join":
                 return self._join(fields, caller)
             case "ask":
+                if caller in self._late:
+                    return {
+                        "received": request_of(fields).received,
+                        "ended": self._late[caller],
+                    }, ()
                 found = self._callers.get(caller)
                 if found is None:
                     return {"anew": True}, ()
@@ -124,6 +137,9 @@ class JobServer:
             where = "".join(f"[{key!r}]" for key in unfit.where)
             raise CheckpointError(f"this state is malformed: {where} {unfit.problem}") from None
         served = self._iterations.get(iteration)
+        if served is None and claim.is_new and iteration in self._finished:
+            self._late[caller] = self._finished[iteration]
+            return {}, ()
         if served is None or served.ended:
             for each in self._iterations.values():
                 if not each.consumers():
@@ -137,6 +153,7 @@ class JobServer:
                 again=time.monotonic() < self._awaits_until,
                 soon=self._loop.soon,
                 gives=self._give,
+                job=None if served is None else served.rested(),
             )
             if self._closed:  # meanwhile, in another thread
                 served.end()
@@ -153,6 +170,7 @@ class JobServer:
             self._gives()
 
     def _left(self, caller: int, *, leaves: bool = False) -> None:
+        self._late.pop(caller, None)
         found = self._callers.pop(caller, None)
         if found is not None:
             served, consumer = found
@@ -161,8 +179,14 @@ class JobServer:
     def _tick(self) -> None:
         if self._closed:
             return
+        resting = []
         for number, each in list(self._iterations.items()):
             each.tick()
-            if each.over:
+            if each.over and each.finished is not None:
+                self._finished[number] = each.finished
                 del self._iterations[number]  # it knows the owner of each element
+            elif each.over:
+                resting.append(number)
+        for number in resting[:-_MOST_RESTING]:
+            del self._iterations[number]
         self._loop.later(_TICK_S, self._tick)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.loader.dataset import Dataset
@@ -17,10 +17,11 @@ from tundish.loader.run.starting.inside import importing_for_another
 from tundish.loader.run.starting.payload import met_in
 from tundish.loader.run.starting.settings import Applied, values_now
 from tundish.loader.run.starting.standin import Values, adopt, all_values
+from tundish.loader.run.starting.surroundings import enter, import_path, working_directory
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tundish.loader.run.starting.globals import Entry
 
@@ -46,6 +47,8 @@ class Registration:
         Their values, as `all_values` gives them.
     seed : int or None
         The seed that `set_seed` was given.
+    cwd, path : str or None, sequence of str
+        The working directory and ``sys.path`` of the process.
     """
 
     plan: bytes
@@ -53,6 +56,8 @@ class Registration:
     own: OwnGlobals
     values: Values
     seed: int | None
+    cwd: str | None = None
+    path: Sequence[str] = ()
 
     @classmethod
     def of(cls, dataset: Dataset, plan: bytes) -> Self:
@@ -74,7 +79,9 @@ class Registration:
         policy, own = options_of(node).globals or "ship", OwnGlobals()
         if policy != "ignore":
             own = own_globals(*met_in(node), policy)
-        return cls(plan, values_now(), own, all_values(own.entries), global_seed())
+        values = all_values(own.entries)
+        place = working_directory(), import_path()
+        return cls(plan, values_now(), own, values, global_seed(), *place)
 
     def id(self, dataset: Dataset) -> str:
         """Return the id of its dataset: 16 characters that depend on the plan, on the seed and on the globals that come along."""
@@ -111,7 +118,7 @@ class Registration:
 
     def to_bytes(self) -> bytes:
         """Return it as bytes, for `from_bytes`."""
-        return _MARK + pickle.dumps((self.plan, self.settings, self.own, self.values, self.seed))
+        return _MARK + pickle.dumps(tuple(getattr(self, each.name) for each in fields(self)))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -121,7 +128,8 @@ class Registration:
         return cls(*pickle.loads(data[len(_MARK) :]))
 
     def dataset_alone(self) -> Dataset:
-        """Return the dataset in a process that runs nothing else, which takes the settings and the values of globals."""
+        """Return the dataset in a process that runs nothing else, which takes the settings, the folder and the values of globals."""
+        enter(self.cwd, self.path)
         applied = Applied()
         applied.take(self.settings, early=True)
         with importing_for_another():

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from tundish.loader.service.jobs.claims import Told
 
 MOST_ANSWER_BYTES = 1 << 18
+"""An answer has one element, or several of at most so many bytes together."""
 MOST_GIVEN_BYTES = 256 << 20
 """The bytes of answers that a consumer has not confirmed, beyond which it is given no more: they wait in the server's memory."""
-"""An answer has one element, or several of at most so many bytes together."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,9 @@ class NothingYet:
 
 @dataclass(frozen=True)
 class NothingMore:
-    """Nothing more will come."""
+    """Nothing more will come; `total` is how many elements there were for all consumers."""
+
+    total: int = 0
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tundish.service")
 
+Decisions = SharedJob | SharedWindow
+
 
 @dataclass
 class _Parked:
@@ -64,6 +66,8 @@ class ServedIteration:
         Has the listener's thread call a function.
     gives : callable
         Called on the listener's thread before a consumer is given elements.
+    job : SharedJob or SharedWindow, optional
+        The decisions of the iteration until now, if its consumers had left and it had ended for the time being.
     """
 
     def __init__(
@@ -77,15 +81,10 @@ class ServedIteration:
         again: bool,
         soon: Callable[[Callable[[], object]], object],
         gives: Callable[[], object],
+        job: Decisions | None = None,
     ) -> None:
         self._maker = ElementMaker(dataset, iteration, workers)
-        now = time.monotonic()
-        bounds = {"most": dealing.most, "most_bytes": most_bytes, "lease_s": dealing.lease_s}
-        self._job: SharedJob | SharedWindow
-        if dealing.kind == "window":
-            self._job = SharedWindow(waits=dealing.lag == "wait", **bounds)  # type: ignore[arg-type]
-        else:
-            self._job = SharedJob(rounds=dealing.consumers, again=again, now=now, **bounds)  # type: ignore[arg-type]
+        self._job = job or _decisions(dealing, most_bytes, again=again)
         self._soon, self._gives = soon, gives
         self._parked: list[_Parked] = []
         self._answering = False  # the listener's thread is about to
@@ -104,6 +103,19 @@ class ServedIteration:
     def over(self) -> bool:
         """True if its thread has ended, too: nothing is left of it but what it knows."""
         return not self._thread.is_alive()
+
+    @property
+    def finished(self) -> int | None:
+        """The number of elements, once consumers have had all of them; None before."""
+        return self._job.finished
+
+    def rested(self) -> Decisions | None:
+        """Return the decisions until now, for the next iterator; None if this one has failed."""
+        self.close()
+        if self._failed is not None:
+            return None
+        self._job.rest()
+        return self._job
 
     # -- consumers ------------------------------------------------------------------------------
 
@@ -172,8 +184,8 @@ class ServedIteration:
                 if skipped:
                     fields["skipped"] = skipped
                 return fields, blobs
-            case NothingMore():
-                fields["ended"] = True
+            case NothingMore(total):
+                fields["ended"] = total
             case JoinAnew():
                 return {"anew": True}, ()
             case Declined(why):
@@ -240,6 +252,21 @@ class ServedIteration:
         self.end()
         self._maker.close()
         self._thread.join()
+
+
+def _decisions(dealing: Dealing, most_bytes: int, *, again: bool) -> Decisions:
+    most, lease_s = dealing.most, dealing.lease_s
+    if dealing.kind == "window":
+        waits = dealing.lag == "wait"
+        return SharedWindow(waits=waits, most=most, most_bytes=most_bytes, lease_s=lease_s)
+    return SharedJob(
+        rounds=dealing.consumers,
+        most=most,
+        most_bytes=most_bytes,
+        lease_s=lease_s,
+        again=again,
+        now=time.monotonic(),
+    )
 
 
 def _told(told: Told | None) -> Any:

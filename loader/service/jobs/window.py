@@ -120,7 +120,9 @@ class SharedWindow:
         if reader is None:
             return JoinAnew()
         if reader.life != life:
-            return Declined(f"another trainer has joined this job as {consumer!r} since")
+            return Declined(
+                f"another trainer has joined this job as {consumer!r} since: give each its own trainer_id"
+            )
         for request in [r for r in reader.given if r < ask.received]:
             del reader.given[request]
         self._trim()
@@ -137,7 +139,7 @@ class SharedWindow:
             first = self._first
         if first not in self._made.values:
             over = self._made.total is not None and first >= self._made.total
-            return NothingMore() if over else NothingYet()
+            return NothingMore(self._made.total or 0) if over else NothingYet()
         numbers = range(first, self._stop(first, max(given.stop, first + 1)))
         reader.given[ask.request] = numbers
         reader.cursor = max(reader.cursor, numbers.stop)
@@ -174,6 +176,14 @@ class SharedWindow:
         self._first += 1
 
     # -- the iterator ---------------------------------------------------------------------------
+
+    @property
+    def finished(self) -> None:
+        """None: there is always another trainer that may come."""
+
+    def rest(self) -> None:
+        """Drop the window, as the iterator ends: another makes it again when a trainer comes."""
+        self._made.begin_at(self._first)
 
     def order(self) -> MakeOrder | None:
         """Return the next order; None if there is none until something changes."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
+import logging
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +14,8 @@ from tundish.loader.service.connections.credentials import (
     parse_address,
     parse_addresses,
 )
+
+_log = logging.getLogger("tundish.service")
 
 SCHEME = "tcp"
 _PROTOCOLS = (None, "grpc", "grpc+local", SCHEME)
@@ -165,7 +169,15 @@ def interface(host: str) -> str:
         raise OSError(
             number, f"there is no interface {host!r} to listen on: {error.strerror}"
         ) from error
-    return str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])
+    text = str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])
+    if text != host and "localhost" not in host and ipaddress.ip_address(text).is_loopback:
+        _log.warning(
+            "%r is %s on this machine (/etc/hosts), so only this machine's processes can connect: to admit others, give "
+            "the number of an interface, or 0.0.0.0",
+            host,
+            text,
+        )
+    return text
 
 
 def reached_at(worker_address: str, port: int) -> Address:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tundish.loader.service.connections.answering import Calls
 from tundish.loader.service.connections.credentials import Credentials, show_address
@@ -166,10 +166,6 @@ class DispatchServer(StartedServer):
     def _num_workers(self) -> int:
         """Return the number of workers that are there."""
         return len(self._dispatching().agents())
-
-    def _snapshot_streams(self, path: str) -> list[Any]:
-        """Return nothing: a dispatcher writes no snapshots here."""
-        return []
 
     def _dispatching(self) -> Dispatching:
         self._started()

@@ -7,9 +7,11 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Self
 
+from tundish.forked import renewed
+from tundish.loader.service.connections.loop import Complaints
 from tundish.loader.service.dispatching.client import DispatcherClient, Needs
 from tundish.loader.service.servers.engine import AgentEngine, AgentOrder
 from tundish.loader.service.servers.keeping import IDLE_S, AgentRoster
@@ -45,7 +47,9 @@ class Keeper:
         self._engine, self._order = engine, AgentOrder(target, cores)
         self._client = DispatcherClient(target, credentials, timeout_s=_LOOK_S)
         self._roster = AgentRoster()
+        self._complaints = Complaints()
         self._stopping = False
+        self._acting = renewed(threading.RLock())  # garbage may be collected within it
         self._needs: Needs | None = None  # nobody has told
         self._heard = False  # it is what the dispatcher says now
         self._thread = threading.Thread(target=self._run, daemon=True, name="tundish-keeper")
@@ -56,37 +60,43 @@ class Keeper:
         self._thread.start()
 
     def close(self) -> None:
-        """End, and stop no agent."""
-        self._stopping = True
+        """End, and stop no agent. Its thread may still wait for the dispatcher, and does nothing then."""
+        with self._acting:
+            self._stopping = True
         self._engine.close()  # which wakes the thread
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-        self._client.close()
 
     def _run(self) -> None:
-        while not self._stopping:
-            try:
-                self._look()
-            except Exception:  # noqa: BLE001 - agents are kept, whatever an engine's machines do
-                _log.exception("the keeper of agents continues")
-                time.sleep(_LOOK_S)
+        with self._client:
+            while not self._stopping:
+                try:
+                    self._look()
+                except Exception:  # noqa: BLE001 - agents are kept, whatever an engine's machines do
+                    _log.exception("the keeper of agents continues")
+                    time.sleep(_LOOK_S)
 
     def _look(self) -> None:
         """Start missing agents, stop surplus ones, and wait for news."""
         needs, now = self._ask(), time.monotonic()
-        if needs is not None:
-            needed, fixed, busy, there = needs
-            self._roster.joined(there)
-            self._replace_absent(there, now)
-            missing = self._roster.lacking(needed, now)
-            if missing:
-                self._roster.begun(self._engine.start(self._order, missing), now)
-            spare = self._roster.spare(needed, busy, now, idle_s=0.0 if fixed else IDLE_S)
-            if spare:
-                self._engine.stop(spare)
+        with self._acting:
+            if self._stopping:
+                return
+            if needs is not None:
+                self._act(*needs, now)
         ended = self._engine.watch(self._roster.rest_s(now, _LOOK_S))
         if ended:
             self._roster.ended(ended, time.monotonic())
+
+    def _act(
+        self, needed: int, fixed: bool, busy: Sequence[str], there: Sequence[str], now: float
+    ) -> None:
+        self._roster.joined(there)
+        self._replace_absent(there, now)
+        missing = self._roster.lacking(needed, now)
+        if missing:
+            self._roster.begun(self._engine.start(self._order, missing), now)
+        spare = self._roster.spare(needed, busy, now, idle_s=0.0 if fixed else IDLE_S)
+        if spare:
+            self._engine.stop(spare)
 
     def _replace_absent(self, there: Collection[str], now: float) -> None:
         """Stop agents that run and serve nobody, as they do not find the dispatcher, or have lost it."""
@@ -107,7 +117,9 @@ class Keeper:
             self._needs, self._heard = self._client.needs(self._order.cores), True
         except OSError as error:  # it is being started again, perhaps; agents stay
             self._heard = False
-            _log.warning("the keeper of agents does not reach the dispatcher: %s", error)
+            self._complaints.say(
+                "gone", f"the keeper of agents does not reach the dispatcher: {error}"
+            )
         return self._needs
 
 

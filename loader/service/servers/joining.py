@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
+import math
 import socket
 import threading
 import time
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from tundish.loader.service.connections.calling import Outstanding
     from tundish.loader.service.jobs.hosting import Jobs, LostJob
 
+_log = logging.getLogger("tundish.service")
+
+_TOLD_S = 5.0
+"""The time for which a dispatcher cannot be reached until that is logged."""
 _NOTICE_S = 0.5
 """The time for telling the dispatcher that an agent leaves."""
 
@@ -72,6 +78,7 @@ class Joining:
         self._jobs = jobs
         self._joined = threading.Event()
         self._stopping = self._news = False
+        self._gone_since = math.inf
         self._starting = threading.Lock()
         self._ended = ended
         self._bell, self._ear = socket.socketpair()
@@ -191,6 +198,24 @@ class Joining:
             self._caller.wait(until, self._ear)
             self._listen()
             self._caller.advance()
+            self._log_absence()
+
+    def _log_absence(self) -> None:
+        """Log once that the dispatcher has been out of reach for a while."""
+        error, now = self._caller.error, time.monotonic()
+        if error is None:
+            self._gone_since = math.inf
+        elif self._gone_since == math.inf:
+            self._gone_since = now
+        elif now - self._gone_since > _TOLD_S:
+            self._gone_since = math.nan  # which no time is later than
+            _log.warning(
+                "the dispatcher at %s cannot be reached (%s); worker %s tries again, for at most %g s",
+                show_addresses(self._dispatchers),
+                error.strerror or error,
+                self._agent["name"],
+                self._patience_s,
+            )
 
     def _listen(self) -> None:
         with contextlib.suppress(BlockingIOError):

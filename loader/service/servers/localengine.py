@@ -59,7 +59,12 @@ class LocalEngine:
             config = {"dispatcher_address": order.dispatcher, "cores": order.cores, "name": name}
             program = [*command(interpreter(), import_path(), _MAIN), json.dumps(config)]
             try:
-                process = subprocess.Popen(program, stdin=subprocess.PIPE, env=self._environ)
+                process = subprocess.Popen(
+                    program,
+                    stdin=subprocess.PIPE,
+                    env=self._environ,
+                    start_new_session=True,  # Ctrl-C is for this process
+                )
             except OSError as error:
                 if not names:
                     raise

@@ -103,7 +103,7 @@ def reached_there(host: str, towards: Address | None = None) -> str:
     if host not in _LOOPBACK:
         return host
     name = socket.gethostname()
-    if towards is None or not _is_loopback(numbered((name, 0))) or _is_loopback(numbered(towards)):
+    if towards is None or not is_loopback(numbered((name, 0))) or is_loopback(numbered(towards)):
         return name
     with contextlib.suppress(OSError):  # there is no way
         family, place = resolve(towards)
@@ -113,7 +113,8 @@ def reached_there(host: str, towards: Address | None = None) -> str:
     return name
 
 
-def _is_loopback(address: Address) -> bool:
+def is_loopback(address: Address) -> bool:
+    """Return True if only processes of this machine reach an address, whose host is a number."""
     try:
         return ipaddress.ip_address(address[0]).is_loopback
     except ValueError:  # a name that cannot be resolved

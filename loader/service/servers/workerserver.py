@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
-from typing import Any
 
 from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.connections.credentials import (
     Credentials,
     parse_addresses,
     show_address,
+    show_addresses,
 )
 from tundish.loader.service.jobs.dealing import ROLE
 from tundish.loader.service.jobs.hosting import Jobs
@@ -22,8 +23,16 @@ from tundish.loader.service.servers.configs import (
     seconds,
 )
 from tundish.loader.service.servers.joining import Joining
-from tundish.loader.service.servers.running import Running, StartedServer, numbered, reached_there
+from tundish.loader.service.servers.running import (
+    Running,
+    StartedServer,
+    is_loopback,
+    numbered,
+    reached_there,
+)
 from tundish.shm.budget import usable_cores
+
+_log = logging.getLogger("tundish.service")
 
 
 class WorkerServer(StartedServer):
@@ -46,6 +55,8 @@ class WorkerServer(StartedServer):
         The dispatcher did not answer in time.
     PermissionError
         It is not among the dispatcher's `worker_addresses`.
+    ValueError
+        Another worker has its name.
     OSError
         The port is taken.
 
@@ -94,6 +105,13 @@ class WorkerServer(StartedServer):
         address = (reached_there(running.address[0], dispatchers[0]), port)
         if config.worker_address is not None:
             address = reached_at(config.worker_address, port)
+        if is_loopback(numbered(address)) and not any(map(is_loopback, map(numbered, dispatchers))):
+            _log.warning(
+                "only trainers of this machine reach the worker at %s, and its dispatcher is at %s: to admit others, "
+                "give --host, or host= of WorkerConfig",
+                show_address(address),
+                show_addresses(dispatchers),
+            )
         self._joining = joining = Joining(
             dispatchers,
             credentials,
@@ -134,7 +152,3 @@ class WorkerServer(StartedServer):
         self._started()
         assert self._agent is not None
         return self._agent.workers
-
-    def _snapshot_task_progresses(self) -> list[Any]:
-        """Return nothing: a worker writes no snapshots by itself here."""
-        return []
