@@ -211,8 +211,9 @@ def _affinity(pid: int) -> int:
 
 
 def _lines(file: Path) -> list[str]:
+    # What is mounted may have any name: bytes that are no text, or what `str.splitlines` takes for an end.
     try:
-        return file.read_text().splitlines()
+        return [line for line in os.fsdecode(file.read_bytes()).split("\n") if line]
     except OSError:
         return []
 

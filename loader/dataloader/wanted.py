@@ -20,7 +20,6 @@ from tundish.loader.run.stages.stage import Stage
 from tundish.loader.run.wire.messages import (
     EXTRA,
     EXTRA_IN_SLOT,
-    NO_SLOT,
     ROWS_INLINE,
     STREAM_END,
     ItemsForm,
@@ -195,7 +194,7 @@ class BatchTasks(Tasks):
             kind,
             block.stage.number,
             block.number,
-            NO_SLOT if block.slot is None else block.slot,
+            memory.slot_of(block),
             0,
             1,
             0,

@@ -116,6 +116,8 @@ class LoaderWorker(Serving):
             flags = STREAM_END if packed.last else 0
             try:
                 message, in_slot = write_batch(packed, memory)
+                if task.slot == NO_SLOT and not self._outbox.holds(len(message)):
+                    raise SlotTooSmall(len(message))  # noqa: TRY301 - there was no slot left
                 flags |= EXTRA_IN_SLOT if in_slot else 0
                 if in_slot and private is not None:
                     flags |= ROWS_INLINE
@@ -124,7 +126,7 @@ class LoaderWorker(Serving):
                 # Nothing is made twice: the batch waits here for a larger slot.
                 self._kept[task.block] = packed
                 self._private = None  # where some of it lies
-                kind, nbytes, flags = MessageKind.NEED, need.nbytes, 0
+                kind, message, nbytes, flags = MessageKind.NEED, b"", need.nbytes, 0
         except BaseException as error:  # noqa: BLE001 - the batch's error
             message, flags = self._error(element_error(error), task), EXTRA
         self._outbox.answer(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
+from tundish.formats.bytes.file import local_path
 from tundish.formats.bytes.regular import (
     parse_json,
     read_regular,
@@ -27,7 +28,25 @@ from tundish.tracebacks import callers_level
 
 _NAME = "step-{:08}.json"
 _NAMES = re.compile(r"step-(\d{8,})\.json")
+_ADDRESS = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")  # of a `Path`, too, which has one slash
 _MODE = 0o600  # a state names files, and shows arguments
+
+
+def local_file(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a state's file or folder; an address in a store is an error, not a folder of that name.
+
+    Raises
+    ------
+    ValueError
+        It is a URL.
+    """
+    text = local_path(os.fspath(path))
+    if _ADDRESS.match(text):
+        raise ValueError(
+            f"states are saved in local files, not at {text}: save json.dumps(it.state_dict()) there, with fsspec for "
+            "example, and pass what was read to it.load_state_dict"
+        )
+    return Path(text)
 
 
 def write_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
@@ -38,7 +57,7 @@ def write_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
     IsADirectoryError
         The path is a folder.
     """
-    target = Path(path)
+    target = local_file(path)
     if target.is_dir():
         what = "this is a folder: pass keep=, the number of states to keep in it, or the path of a file"
         raise IsADirectoryError(errno.EISDIR, what, os.fspath(path))
@@ -51,7 +70,7 @@ def write_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
 
 def write_next_state(folder: str | os.PathLike[str], state: dict[str, Any], keep: int) -> Path:
     """Write a state under the next number, then remove all but the last `keep`."""
-    home = Path(folder)
+    home = local_file(folder)
     home.mkdir(parents=True, exist_ok=True)
     remove_abandoned(home, _NAMES.pattern)
     number = max(_numbers(home), default=0)
@@ -71,7 +90,8 @@ def write_next_state(folder: str | os.PathLike[str], state: dict[str, Any], keep
 
 def stored_state(path: str | os.PathLike[str]) -> Any:
     """Return the state of a file, or the newest of a folder."""
-    return _newest_state(path) if Path(path).is_dir() else read_state(path)
+    place = local_file(path)
+    return _newest_state(place) if place.is_dir() else read_state(place)
 
 
 def _newest_state(folder: str | os.PathLike[str]) -> Any:
@@ -143,10 +163,10 @@ def holds_state(path: str | os.PathLike[str]) -> bool:
         It cannot be determined: a link leads to itself, or a folder cannot be accessed.
     """
     try:
-        found = os.stat(path)  # noqa: PTH116 - `Path.exists` takes a link to itself for nothing
+        found = local_file(path).stat()  # `exists` takes a link to itself for nothing
     except (FileNotFoundError, NotADirectoryError):
         return False
-    return bool(_numbers(Path(path))) if stat.S_ISDIR(found.st_mode) else True
+    return bool(_numbers(local_file(path))) if stat.S_ISDIR(found.st_mode) else True
 
 
 @contextlib.contextmanager

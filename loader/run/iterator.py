@@ -23,8 +23,8 @@ from tundish.loader.plan.node import (
 )
 from tundish.loader.protocols import probes
 from tundish.loader.protocols.context import Context, draw_seed
-from tundish.loader.protocols.items import End
-from tundish.loader.protocols.raised import Carried
+from tundish.loader.protocols.items import End, NotReady
+from tundish.loader.protocols.raised import Carried, is_interrupt
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.evaluating.effective import effective
 from tundish.loader.run.parallelism import budget_of, parallelism_of, warn_of_deadline
@@ -212,12 +212,16 @@ class Iterator(Generic[Element_co]):
         return self
 
     def __next__(self) -> Element_co:
-        for element in self._ready:
-            return element  # type: ignore[no-any-return]
-        try:
-            return self._next_again() if self._doubt else self._next()  # type: ignore[no-any-return]
-        except Carried as found:
-            raised = found.error  # no call from here on, as an interrupt might hit there
+        while True:
+            for element in self._ready:
+                return element  # type: ignore[no-any-return]
+            try:
+                return self._next_again() if self._doubt else self._next()  # type: ignore[no-any-return]
+            except _Meanwhile:
+                continue
+            except Carried as found:
+                raised = found.error  # no call from here on, as an interrupt might hit there
+                break
         try:
             raise raised
         finally:
@@ -250,6 +254,8 @@ class Iterator(Generic[Element_co]):
             with self._lock:
                 if self._closed or self._ended:
                     raise StopIteration  # noqa: TRY301 - another thread may have ended it: it takes the lock
+                if operator.length_hint(self._ready):
+                    raise _Meanwhile  # noqa: TRY301 - they are taken without the lock
                 if self._doubt:
                     self._heal()
                 (current,) = self._box
@@ -266,8 +272,12 @@ class Iterator(Generic[Element_co]):
                     several = engine.several()
                     if several is None:
                         return engine.next()
-                    self._ready = engine.handed = iter(several)
-                    return next(self._ready)
+                    ready = iter(several)
+                    first = next(
+                        ready
+                    )  # before other threads may take them, who ask without the lock
+                    self._ready = engine.handed = ready
+                    return first  # noqa: TRY300 - an End is told by any of these calls
                 except End:
                     self._ended = True
                     engine.finish()
@@ -292,6 +302,9 @@ class Iterator(Generic[Element_co]):
                 self._ready = ()
                 self._doubt = True
                 engine.take_back()
+            elif not engine.idle and _cuts_short(error):
+                self._ready = ()
+                self._doubt = True
             # Closed by another thread, or by what was called: what it met then is nobody's error.
             if self._closed:
                 raise StopIteration from None
@@ -518,7 +531,7 @@ class Iterator(Generic[Element_co]):
         Parameters
         ----------
         path : path
-            The file, whose folder is created if necessary. With `keep`: the folder of a series of files.
+            The local file, whose folder is created if necessary. With `keep`: the folder of a series of files.
         keep : int, optional
             Write a new file such as ``step-00000012.json`` into the folder, numbered one higher than
             the last, and then remove all files but the last `keep`. None: `path` is the file.
@@ -527,6 +540,8 @@ class Iterator(Generic[Element_co]):
         ------
         IsADirectoryError
             `path` is a folder and `keep` is not given.
+        ValueError
+            `path` is a URL.
 
         Notes
         -----
@@ -566,6 +581,8 @@ class Iterator(Generic[Element_co]):
         ------
         FileNotFoundError
             There is no state, and `missing_ok` is False.
+        ValueError
+            `path` is a URL.
         CheckpointError
             The file, or each file in the folder, is not a state.
         OSError
@@ -662,6 +679,17 @@ class Iterator(Generic[Element_co]):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _cuts_short(error: Exception) -> bool:
+    """Return True if an error that is no element's may have come between any two steps, as an interrupt does."""
+    if isinstance(error, (NotReady, StopIteration)):
+        return False
+    return isinstance(error, (MemoryError, RecursionError)) or is_interrupt(error)
+
+
+class _Meanwhile(BaseException):
+    """Elements have come for another thread while this one waited for the lock; never seen outside."""
 
 
 def _close_all(engines: list[Engine]) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
 
 VERSION = 1
+
+_SCALAR = re.compile(r"\b(?:np|numpy)\.(?:\w+\(([^()]*)\)|(True|False)_)")
+"""A scalar as numpy 2 shows it. Numpy 1, and numpy 2 with older print options, shows the value alone."""
+
+_DESCRIBED: weakref.WeakKeyDictionary[Operator, tuple[str, str]] = weakref.WeakKeyDictionary()
+"""The description of each plan as JSON, and its digest: to list a million files takes a while."""
 
 
 def describe_plan(root: Operator) -> list[list[Any]]:
@@ -35,6 +43,16 @@ def fingerprint(plan: list[list[Any]]) -> str:
     """Return the digest of a plan's description."""
     text = json.dumps(plan, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def described(root: Operator) -> dict[str, Any]:
+    """Return the entries of a state that describe its plan; what is found out of a plan is kept."""
+    known = _DESCRIBED.get(root)
+    if known is None:
+        plan = describe_plan(root)
+        known = _DESCRIBED[root] = json.dumps(plan, default=str), fingerprint(plan)
+    text, digest = known
+    return {"plan": json.loads(text), "fingerprint": digest}
 
 
 def share_of(root: Operator) -> list[int] | None:
@@ -62,12 +80,11 @@ def _is_in_step(node: Operator) -> bool:
 
 def make_state(root: Operator, body: dict[str, Any]) -> dict[str, Any]:
     """Combine a position with the description of its plan."""
-    plan, share = describe_plan(root), share_of(root)
+    share = share_of(root)
     return {
         "tundish": VERSION,
         "python": describe_interpreter(),
-        "plan": plan,
-        "fingerprint": fingerprint(plan),
+        **described(root),
         **({} if share is None else {"process": share}),
         **body,
     }
@@ -176,7 +193,7 @@ def _without_code(plan: Any) -> Any:
 
 
 def by_name(here: Any, there: Any) -> Any:
-    """Return a state's plan with the library's own functions as `here` has them.
+    """Return a state's plan with the library's own functions, and scalars in texts, as `here` has them.
 
     Older states have their code, too, and call a partial of any function "partial".
     """
@@ -192,7 +209,19 @@ def by_name(here: Any, there: Any) -> Any:
         return {key: by_name(here.get(key), value) for key, value in there.items()}
     if isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
         return [by_name(mine, theirs) for mine, theirs in zip(here, there, strict=True)]
+    if isinstance(here, str) and isinstance(there, str) and _shown_by_another_numpy(here, there):
+        return here
     return there
+
+
+def _shown_by_another_numpy(here: str, there: str) -> bool:
+    """Return True if two texts show the same values, and just one of them the types of scalars."""
+    typed = ["np." in text for text in (here, there)]
+    return typed[0] != typed[1] and _values_in(here) == _values_in(there)
+
+
+def _values_in(text: str) -> str:
+    return _SCALAR.sub(lambda found: found[1] or found[2], text)
 
 
 def plan_differences(here: list[Any], there: list[Any], place: str = "in the state") -> list[str]:

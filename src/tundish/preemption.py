@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from tundish.loader.run.checkpoints import write_state
+from tundish.loader.run.checkpoints import local_file, write_state
 from tundish.prefetching import Prefetcher
 
 __all__ = ["SavedOnSignal", "save_on_signal"]
@@ -57,6 +57,8 @@ def save_on_signal(
         This is not the main thread, which alone may handle signals.
     TypeError
         `it` has no state, or its state is not JSON.
+    ValueError
+        `path` is a URL.
 
     Notes
     -----
@@ -114,7 +116,8 @@ class SavedOnSignal:
         self._came: tuple[int, FrameType | None] | None = None
         self._waiting = False
         self._previous: dict[int, Any] = {}
-        json.dumps(self._state())  # better now than in the grace period
+        local_file(path)  # better now than in the grace period; and so below
+        json.dumps(self._state())
 
     def _state(self) -> dict[str, Any]:
         source: Any = self._elements or self._source

@@ -72,6 +72,10 @@ def end(how: str) -> NoReturn:
     raise AssertionError(how)
 
 
+def leave() -> NoReturn:
+    os._exit(3)
+
+
 def sleep_for_ever(element: Any) -> Any:
     while True:
         time.sleep(3600)

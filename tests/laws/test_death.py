@@ -111,6 +111,14 @@ def test_a_death_keeps_what_the_worker_said(tmp_path: Path) -> None:
             next(it)
 
 
+def test_one_who_goes_on_after_workers_could_not_start_is_told_so_again() -> None:
+    ds = Dataset.range(4).map(abs).with_options(Options(workers=1, worker_init=functions.leave))
+    with iter(ds) as it:
+        for _ in range(2):
+            with pytest.raises(WorkerDiedError, match="its start"):
+                next(it)
+
+
 GONE_S = 0.5
 SCRIPT = """
 import sys, time

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
+from collections.abc import Iterator as Iterates
 from types import FrameType
 from typing import Any
 
@@ -60,7 +61,21 @@ class Interrupt:
         self.left -= 1
         if self.left < 0:
             self.hit = True
-            raise KeyboardInterrupt
+            self.strike()
+
+    def strike(self) -> None:
+        raise KeyboardInterrupt
+
+
+class LateError(Exception):
+    """What a handler of SIGALRM may raise, to bound a step."""
+
+
+class Alarm(Interrupt):
+    """Lets the handler of SIGALRM raise a `LateError` there."""
+
+    def strike(self) -> None:
+        signal.raise_signal(signal.SIGALRM)
 
 
 def outcomes(iterator: Iterator, interrupt: Interrupt | None = None) -> list[str]:
@@ -76,7 +91,7 @@ def outcomes(iterator: Iterator, interrupt: Interrupt | None = None) -> list[str
             sys.setprofile(None)
             iterator.close()
             return found
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, LateError):
             continue
         except Exception as error:  # noqa: BLE001 - it is what is compared
             found.append(repr(error))
@@ -104,6 +119,25 @@ def test_an_interrupt_anywhere_loses_nothing_with_workers(name: str) -> None:
     for at in range(0, 300, 37):
         with PIPELINES[name]().iterator(workers=1) as iterator:
             assert outcomes(iterator, Interrupt(at)) == expected, at
+
+
+@pytest.fixture
+def alarm() -> Iterates[None]:
+    def late(*_: Any) -> None:
+        raise LateError
+
+    before = signal.signal(signal.SIGALRM, late)
+    yield
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("name", ["map", "errors", "windows"])
+def test_an_exception_of_a_handler_loses_nothing_with_workers(name: str, alarm: None) -> None:
+    """It is no element's error, though it is an `Exception`."""
+    expected = outcomes(PIPELINES[name]().iterator(workers=0))
+    for at in range(0, 300, 23):
+        with PIPELINES[name]().iterator(workers=1) as iterator:
+            assert outcomes(iterator, Alarm(at)) == expected, at
 
 
 HURRIED = (

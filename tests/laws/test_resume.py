@@ -9,12 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.laws.functions import pure
 
 from tundish import Dataset, InputContext
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
 from tundish.io import decode_raw, parse_tensor, serialize_tensor
+from tundish.loader.run import state as state_module
 from tundish.testing import assert_resumes_anywhere, collect
 from tundish.testing.functions import Become, Draw, Emit, Fail, Inner, Keep, Tag
 from tundish.testing.registry import CASES, FIRST, OTHERS, Case
@@ -433,3 +435,50 @@ def test_the_code_of_a_function_within_one_of_our_objects_is_compared() -> None:
         pytest.raises(IncompatibleCheckpointError, match="the code of Classified has changed"),
     ):
         it.load_state_dict(state)
+
+
+def padded(values: Any) -> Dataset:
+    rows = {"x": np.zeros((2, 1), "i8"), "y": np.zeros((2, 1), "f4")}
+    return Dataset.from_tensor_slices(rows).padded_batch(2, padding_values=values)
+
+
+SCALARS: dict[str, Callable[[], Dataset]] = {
+    "a number": lambda: Dataset.range(9).scan(0, add),
+    "others": lambda: Dataset.range(9).scan({"on": True, "name": "a", "at": 0.5}, add),
+    "padding": lambda: padded({"x": np.int64(-1), "y": np.float32(0.1)}),
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_a_state_fits_another_version_of_numpy(name: str) -> None:
+    """Numpy 1 shows scalars without their types, and so does a later one whose print options say so."""
+    with np.printoptions(legacy="1.25"):
+        older = SCALARS[name]().iterator(workers=0).state_dict()
+    newer = SCALARS[name]().iterator(workers=0).state_dict()
+    assert older["plan"] != newer["plan"]
+    SCALARS[name]().iterator(workers=0).load_state_dict(older)
+    with np.printoptions(legacy="1.25"):
+        SCALARS[name]().iterator(workers=0).load_state_dict(newer)
+
+
+@pytest.mark.parametrize("other", [np.int64(1), np.int32(0)])
+def test_other_scalars_are_another_plan(other: Any) -> None:
+    state = Dataset.range(9).scan(np.int64(0), add).iterator(workers=0).state_dict()
+    with pytest.raises(IncompatibleCheckpointError, match="initial"):
+        Dataset.range(9).scan(other, add).iterator(workers=0).load_state_dict(state)
+
+
+def test_a_plan_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To list a million files takes longer than a step."""
+    described: list[Any] = []
+    describe = state_module.describe_plan
+
+    def noting(root: Any) -> Any:
+        described.append(root)
+        return describe(root)
+
+    monkeypatch.setattr(state_module, "describe_plan", noting)
+    with Dataset.range(9).batch(2).iterator(workers=0) as it:
+        it.state_dict()["plan"].clear()  # a state is its caller's
+        assert [label for label, _ in it.state_dict()["plan"]] == ["range", "batch"]
+    assert len(described) == 1

@@ -280,3 +280,13 @@ def test_where_affinity_is_unknown_all_cores_count(
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 12)
     assert usable_cores(environ={}, proc=tmp_path) == 12
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9", "a\x85b".encode(), b"a\x1cb"])
+def test_what_else_is_mounted_may_have_any_name(name: bytes, machine: Machine) -> None:
+    machine.process(V2, V2_MOUNTS, "/a")
+    machine.write({"a/memory.max": GB})
+    mounts = (machine.proc / "mountinfo").read_bytes()
+    other = b"33 23 8:1 / /mnt/" + name + b" rw - ext4 /dev/sda1 rw\n"
+    (machine.proc / "mountinfo").write_bytes(other + mounts)
+    assert cgroup_memory_limit(machine.proc) == GB

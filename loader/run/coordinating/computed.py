@@ -13,6 +13,7 @@ from tundish.loader.protocols.pieces import Pieces, refs_only
 from tundish.loader.protocols.raised import node_of
 from tundish.loader.protocols.rows import as_ref
 from tundish.loader.run.coordinating.answers import add, copy_rows, in_slot
+from tundish.loader.run.coordinating.memory import TAIL_BYTES
 from tundish.loader.run.coordinating.placing import placing
 from tundish.loader.run.coordinating.tasks import Tasks
 from tundish.loader.run.evaluating.evaluators import compile_values
@@ -21,7 +22,6 @@ from tundish.loader.run.stages.stage import TASK_S
 from tundish.loader.run.wire.messages import (
     EXTRA,
     EXTRA_IN_SLOT,
-    NO_SLOT,
     NOT_OPENED,
     ROWS_INLINE,
     STREAM_END,
@@ -94,7 +94,8 @@ class ComputedTasks(Tasks):
 
     def cut(self, block: Block, memory: Memory, quota: int, workers: int) -> list[Job]:
         firsts = range(0, block.total, rows_per_task(block.stage, block.total, workers))
-        if self._are_plain(block):
+        told = 0 if isinstance(block.refs, range) else 8 * min(firsts.step, block.total)
+        if self._are_plain(block) and told <= TAIL_BYTES:
             return self._tasks(block, memory, firsts, quota)
         return self._cut(block, memory, firsts, quota)
 
@@ -113,7 +114,7 @@ class ComputedTasks(Tasks):
         return jobs
 
     def _are_plain(self, block: Block) -> bool:
-        """Return True if a block's items are sent as numbers, so that encoding cannot fail."""
+        """Return True if a block's items are sent as numbers, whose encoding cannot fail in a message."""
         refs = block.refs
         return isinstance(refs, range) or (
             isinstance(refs, np.ndarray) and not self._context.replays
@@ -127,8 +128,9 @@ class ComputedTasks(Tasks):
         if isinstance(refs, range):
             kind, step = ItemsForm.RANGE, refs.step
         elif self._are_plain(block):
-            kind, packed = ItemsForm.INDICES, refs.astype(np.int64).tobytes()
-        slot = NO_SLOT if block.slot is None else block.slot
+            kind = ItemsForm.INDICES
+            packed = refs[firsts.start : firsts.stop].astype(np.int64).tobytes()
+        slot = memory.slot_of(block)
         have, row_s = memory.had_by(block), stage.pace.row_s or TASK_S
         may = max(have, quota)
         jobs = []
@@ -139,7 +141,8 @@ class ComputedTasks(Tasks):
             if kind is ItemsForm.RANGE:
                 start = refs[at]
             elif packed is not None:
-                tail = packed[8 * at : 8 * (at + rows)]
+                begin = 8 * (at - firsts.start)
+                tail, held = memory.told(packed[begin : begin + 8 * rows])
             else:
                 items = refs[at : at + rows]
                 if not isinstance(refs, Pieces):
@@ -300,7 +303,7 @@ class StreamTasks(ComputedTasks):
             block.left = 1
             self.fail(block, 0, 1, error)
             return []
-        slot = NO_SLOT if block.slot is None else block.slot
+        slot = memory.slot_of(block)
         have, rows = memory.had_by(block), block.total
         fields = (
             MessageKind.TASK, ItemsForm.STREAM, stage.number, block.number, slot, 0, rows, rows, have,

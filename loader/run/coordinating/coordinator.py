@@ -18,9 +18,13 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tundish.errors import SharedMemoryError
 from tundish.loader.protocols.ownership import COPY_BELOW
+from tundish.loader.protocols.raised import is_interrupt
 from tundish.loader.run.coordinating.deaths import Deaths, Fate
+from tundish.loader.run.coordinating.memory import EVERY_SLOT
 from tundish.loader.run.pool.pool import Pool
 from tundish.loader.run.starting.critical import uninterrupted
 
@@ -384,8 +388,10 @@ class Coordinator:
         stage.meter.did(done.rows, done.micros * 1e-6, done.busy * 1e-6)
         try:
             stage.tasks.take_in(job, done, layout, tail, self.memory)
-        except Exception as error:  # noqa: BLE001 - of the user's class, which is unpickled here
-            self._unreadable(job, error)
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            self._unreadable(job, error)  # of the user's class, which is unpickled here
             return
         if block.left == 0:
             self._complete(block)
@@ -422,7 +428,7 @@ class Coordinator:
         self.memory.keep(block)
         block.stage.tasks.completed(block)
 
-    def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
+    def need(self, job: Job, nbytes: int, *, alone: bool, after: int) -> None:
         """Note that a block needs a larger slot, or has to be one task."""
         block, stage = job.block, job.block.stage
         if job.superseded or block.number not in self._blocks:
@@ -431,6 +437,8 @@ class Coordinator:
         if self._leaves_it_to_twin(job):
             return
         block.flying -= 1
+        if after:  # there the file is read on, if the record cannot be had
+            block.notes[0] = np.array([block.refs.first, after])
         self.memory.reserve.give_back(block)
         each = -(-nbytes // block.total)
         stage.pace.row_nbytes = max(stage.pace.row_nbytes, each)
@@ -457,12 +465,28 @@ class Coordinator:
         if job.block.number not in self._blocks:
             self._drop(job)
             return True
-        if not self.memory.reserve.take(job.block, nbytes) and not force:
+        memory, block = self.memory, job.block
+        late = not memory.has_slot(block) and block.left < block.total  # the others lie elsewhere
+        room = not late and memory.give(block, nbytes) and memory.has_slot(block)
+        if not (room or late or force):
             return False
-        have = self.memory.had_by(job.block)
-        job.task = job.task._replace(have=have, may=max(have, nbytes))
+        if not memory.has_slot(block):
+            self._without_slot(job, nbytes)
+            return True
+        have = memory.had_by(block)
+        job.task = job.task._replace(slot=memory.slot_of(block), have=have, may=max(have, nbytes))
         self._queue.append(job)
         return True
+
+    def _without_slot(self, job: Job, nbytes: int) -> None:
+        """Request rows one by one that need a slot while there is none; a single one, or a batch, becomes an error."""
+        block, stage = job.block, job.block.stage
+        if block.total > stage.group:
+            block.flying -= 1
+            self._give_up(block, job)
+            stage.split(block, stage.group)
+        else:
+            self._fail(job, SharedMemoryError(stage.tasks.block, nbytes, 0, EVERY_SLOT))
 
     def _drop(self, job: Job) -> None:
         """Drop a task whose block is not needed any more."""

@@ -14,7 +14,7 @@ from tundish.loader.run.coordinating.store import (
     release_quarantined,
     shared_ring,
 )
-from tundish.loader.run.wire.messages import POINTER
+from tundish.loader.run.wire.messages import NO_SLOT, POINTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
     from tundish.shm.pinned import PinnedSlots
 
-_TAIL_BYTES = 32768
+TAIL_BYTES = 32768
+"""A task's input of more bytes is written to a slot."""
+EVERY_SLOT = "every slot is in use: let go of batches, or of iterators"
 _UNKNOWN = 16
 """A block whose size is not known yet may take such a part of the budget."""
 
@@ -135,6 +137,14 @@ class Memory:
         ring = self.ring
         return ring.allocated(block.slot) if ring is not None and block.slot is not None else 0
 
+    def has_slot(self, block: SlotHolder) -> bool:
+        """Return True if a block has a slot, or there are none at all."""
+        return self.ring is None or block.slot is not None
+
+    def slot_of(self, block: SlotHolder) -> int:
+        """Return the number of a block's slot in messages."""
+        return NO_SLOT if block.slot is None else block.slot
+
     def keep(self, block: Block) -> None:
         """Lease the slot of a computed block, or release it if the rows came in messages."""
         ring, stage = self.ring, block.stage
@@ -216,12 +226,17 @@ class Memory:
         """Encode a task's input as a tail; or as a tail that names a slot to which it was written."""
         ring = self.ring
         nbytes = len(piece) if isinstance(piece, bytes) else piece.nbytes
-        if ring is None or nbytes <= _TAIL_BYTES:
+        if ring is None or nbytes <= TAIL_BYTES:
             return b"\0" + (piece if isinstance(piece, bytes) else piece.to_bytes()), []
         slot = ring.acquire()
         if slot is None:
-            raise SharedMemoryError("a task's input", nbytes, 0, "every slot is in use")
-        ring.arena.allocate(slot, 0, nbytes)
+            raise SharedMemoryError("a task's input", nbytes, 0, EVERY_SLOT)
+        try:
+            ring.arena.allocate(slot, 0, nbytes)
+        except BaseException:
+            ring.empty(slot)
+            ring.release(slot)
+            raise
         ring.grew(slot, nbytes)
         start = slot * ring.arena.stride
         target = memoryview(ring.arena.map)[start : start + nbytes]

@@ -145,8 +145,8 @@ class Owner(Protocol):
     def place(self, job: Job, done: Done, layout: Layout | None) -> Placing | None:
         """Return where the rows that follow an answer are to be received; None for memory of their own."""
 
-    def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
-        """Handle a task that needs a larger slot, or one to itself."""
+    def need(self, job: Job, nbytes: int, *, alone: bool, after: int) -> None:
+        """Handle a task that needs a larger slot, or one to itself; `after` is the offset after its only record."""
 
     def by_value(self, job: Job) -> bytes:
         """Return the tail of a task for a worker without the shared memory in which its input lies."""
@@ -244,6 +244,7 @@ class Peer:
         "since",
         "tasks",
         "thread",
+        "told",
         "where",
         "writes",
     )
@@ -270,6 +271,7 @@ class Peer:
         self.known: set[int] = set()
         self.layouts: dict[int, Layout] = {}
         self.ready = False
+        self.told = b""  # of what comes in several records
         self.pid: int | None = None
         self.sentinel: int | None = None
 

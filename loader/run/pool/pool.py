@@ -27,12 +27,13 @@ from tundish.loader.run.starting.watchdog import deadlocked
 from tundish.loader.run.wire.messages import (
     DONE,
     EXTRA,
+    MORE,
     RECORD,
     ROWS_INLINE,
     TASK,
     Done,
     MessageKind,
-    telling,
+    in_pieces,
 )
 from tundish.shm.channel import ChannelClosed
 from tundish.shm.layout import Layout, decode
@@ -548,7 +549,8 @@ class Pool:
                 if done.kind == MessageKind.NEED:
                     if peer.where is not None:
                         peer.answered = time.perf_counter()
-                    self._owner.need(job, done.nbytes, alone=bool(done.flags & EXTRA))
+                    alone = bool(done.flags & EXTRA)
+                    self._owner.need(job, done.nbytes, alone=alone, after=done.encoded)
                     continue
                 self.tasks += 1
                 peer.tasks += 1
@@ -562,10 +564,15 @@ class Pool:
                 if peer.leaving and not jobs:
                     self._let_go(peer)
                 continue
-            _, _, _, number, size = RECORD.unpack_from(message, at)
+            _, flag, _, number, size = RECORD.unpack_from(message, at)
             at += RECORD.size
             tail = message[at : at + size]
             at += size
+            if flag == MORE:
+                peer.told += tail
+                continue
+            if peer.told:
+                tail, peer.told = memoryview(peer.told + tail), b""
             if kind == MessageKind.LAYOUT:
                 peer.layouts[number] = self._layout(bytes(tail))
             elif kind == MessageKind.HELLO:
@@ -616,7 +623,7 @@ class Pool:
         """Answer a starting worker's question; the worker waits for the answer."""
         assert self._crew.answer is not None
         answer, warned_of = self._crew.answer(question)
-        for message in telling(answer):
+        for message in in_pieces(MessageKind.TOLD, 0, answer):
             self._send(peer, message)
         self._warnings += warned_of
 
@@ -643,19 +650,20 @@ class Pool:
         self.in_flight -= sum(not job.superseded for job in jobs)
         if not peer.ready:
             if how.errno in SHORT:
-                self._orphans += jobs
-                self.starts.append(time.monotonic() + _BACK_OFF_S[-1])
+                self._leave(jobs)
                 raise too_many(how.errno, "a worker")
             now = time.monotonic()
             self._failing_since = self._failing_since if self._start_deaths else now
             self._start_deaths += 1
             if how.stuck:
+                self._leave(jobs)
                 raise deadlocked("the start of a worker", how.stderr)
             # A connection that ends says little: whole machines come and go, or cannot serve where others can.
             patient = peer.where is not None and (
                 now - self._failing_since < _ELSEWHERE_S or any(each.ready for each in self._peers)
             )
             if self._start_deaths >= _START_DEATHS and not patient:
+                self._leave(jobs)
                 raise WorkerDiedError("its start", how.how, self._start_deaths, how.stderr)
         pause = _BACK_OFF_S[min(self._deaths_in_a_row // max(1, self.size), len(_BACK_OFF_S) - 1)]
         if pause:
@@ -669,6 +677,11 @@ class Pool:
         for job in jobs:
             job.prefer = None
         self._owner.lost(jobs, jobs[0] if jobs and peer.ready else None, how)
+
+    def _leave(self, jobs: list[Job]) -> None:
+        """Keep the tasks of a worker that could not start; another is started in a while, if there is a next call."""
+        self._orphans += jobs
+        self.starts.append(time.monotonic() + _BACK_OFF_S[-1])
 
     def _forget(self, peer: Peer) -> None:
         self._peers.remove(peer)

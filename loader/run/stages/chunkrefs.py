@@ -73,7 +73,7 @@ class PlacedRefs(Sequence[Any]):
 def told_places(block: Block, refs: PlacedRefs, rows: int) -> list[int]:
     """Return the offsets of a chunk's rows, and the one that follows them, as the worker reported them.
 
-    If workers died on the chunk, or found no memory for it, no offsets were reported: only its first one
+    If workers died on the chunk, or the system had no memory for it, no offsets were reported: only its first one
     is known, and its single row stands for everything that follows.
     """
     told = block.notes.pop(0, None)

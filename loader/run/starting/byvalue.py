@@ -9,7 +9,7 @@ import sys
 import threading
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -129,6 +129,36 @@ def with_slots(cls: type, reduced: Any) -> Any:
         return reduced
     slots = [name for name, value in vars(cls).items() if type(value) in _SLOTS]
     return (make, (metaclass, name, bases, {**body, "__slots__": slots}, *rest), *state)
+
+
+def without_hooks(cls: type, reduced: Any) -> Any:
+    """Complete what cloudpickle reduces a class to, which knows no keywords that its bases want of a subclass."""
+    make, arguments, *state = reduced
+    if make.__name__ != "_make_skeleton_class" or not _hooked(cls.__mro__[1:]):
+        return reduced
+    return (_made, (make, *arguments), *state)
+
+
+def _made(make: Callable[..., type], *arguments: Any) -> type:
+    """Make a class; without `__init_subclass__`, which has run where it was defined, if that fails."""
+    try:
+        return make(*arguments)
+    except Exception:  # noqa: BLE001 - it lacks a keyword, or has the name already
+        hooked = _hooked([each for base in arguments[2] for each in base.__mro__])
+    hooks = [(base, vars(base)["__init_subclass__"]) for base in hooked]
+    for base in hooked:
+        type.__setattr__(base, "__init_subclass__", classmethod(lambda _: None))
+    try:
+        return make(*arguments)
+    finally:
+        for base, hook in hooks:
+            type.__setattr__(base, "__init_subclass__", hook)
+
+
+def _hooked(bases: Iterable[type]) -> list[type]:
+    """Return the classes of users and packages that are told of their subclasses."""
+    told = [each for each in bases if "__init_subclass__" in vars(each) and each is not object]
+    return [each for each in told if each.__module__ not in sys.stdlib_module_names]
 
 
 _SLOTS = (

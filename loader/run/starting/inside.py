@@ -46,8 +46,18 @@ def overruled() -> int | None:
     """Return the number of workers that overrides all requests; None if nothing does.
 
     0 inside a worker, else what ``TUNDISH_WORKERS`` says.
+
+    Raises
+    ------
+    ValueError
+        ``TUNDISH_WORKERS`` is no number.
     """
     if in_worker():
         return 0
     forced = os.environ.get("TUNDISH_WORKERS")
-    return max(0, int(forced)) if forced else None
+    if not forced:
+        return None
+    try:
+        return max(0, int(forced))
+    except ValueError:
+        raise ValueError(f"TUNDISH_WORKERS is {forced!r}; it must be a number") from None

@@ -131,9 +131,9 @@ def this_machine() -> str:
 
 def _mapped_inode(address: int) -> int | None:
     """Return the inode of the file that is mapped at an address."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in Path("/proc/self/maps").read_bytes().split(b"\n")[:-1]:  # names may be any bytes
         span, _, _, _, inode, *_ = line.split()
-        start, end = (int(bound, 16) for bound in span.split("-"))
+        start, end = (int(bound, 16) for bound in span.split(b"-"))
         if start <= address < end:
             return int(inode)
     return None

@@ -43,6 +43,7 @@ from tundish.loader.run.starting.byvalue import (
     look_up,
     module_name,
     with_slots,
+    without_hooks,
 )
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.mapped import mapped_file, open_mapped
@@ -335,7 +336,7 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
             self.modules.take(value.__name__)
         reduced = super().reducer_override(value)
         is_made = isinstance(value, type) and reduced is not NotImplemented
-        return with_slots(value, reduced) if is_made else reduced
+        return without_hooks(value, with_slots(value, reduced)) if is_made else reduced
 
     def _opened(self, paths: Iterable[str]) -> None:
         for path in islice(paths, _MOST_PATHS - len(self.paths)):

@@ -161,9 +161,9 @@ def stuck_threads(pid: int) -> list[str] | None:
     found = []
     try:
         for task in sorted(Path(f"/proc/{pid}/task").iterdir()):
-            if not _waits_for_ever((task / "syscall").read_text().split()):
+            if not _waits_for_ever((task / "syscall").read_text(encoding="ascii").split()):
                 return None
-            found.append((task / "status").read_text())
+            found.append((task / "status").read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return None
     return found

@@ -27,6 +27,7 @@ import errno
 import importlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -46,6 +47,9 @@ from tundish.shm.liveness import kill_session
 __all__ = ["Started", "Zygote", "run_worker", "serve"]
 
 _TAIL = 4096  # bytes of stderr kept of each worker
+_LATE = re.compile(
+    rb"Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!\n"
+)  # written as an element's deadline is over
 _HELD = 1 << 16  # bytes of stderr taken in while the user's stderr takes nothing
 _PATIENCE_MS = 100  # with the user's stderr, at the end
 _PARENT_CHECK_MS = 100  # how often to look for the parent where there is no pidfd
@@ -331,7 +335,11 @@ class Zygote:
             os.close(worker.stderr)
             worker.stderr = -1
         kept = worker.tail + data
-        worker.tail = kept[:_TAIL] if worker.why else kept[-_TAIL:]  # stacks begin with what counts
+        late = _LATE.search(kept)
+        kept = kept[late.start() :] if late else kept
+        worker.tail = (
+            kept[:_TAIL] if worker.why or late else kept[-_TAIL:]
+        )  # stacks begin with what counts
         self.outlet.write(data)
 
     def reap(self) -> None:

@@ -8,7 +8,15 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.wire.messages import DONE, MORE, NO_LAYOUT, POINTER, RECORD, MessageKind
+from tundish.loader.run.wire.messages import (
+    DONE,
+    MORE,
+    NO_LAYOUT,
+    POINTER,
+    RECORD,
+    MessageKind,
+    in_pieces,
+)
 from tundish.shm.channel import ChannelClosed
 
 if TYPE_CHECKING:
@@ -45,6 +53,11 @@ class Outbox:
         self._records: list[bytes] = []
         self._nbytes = 0
         self._flushed = time.perf_counter()
+
+    def holds(self, nbytes: int) -> bool:
+        """Return True if an answer with a tail of so many bytes fits into a message."""
+        limit = self._channel.max_message
+        return limit is None or DONE.size + nbytes <= limit
 
     def say(self, record: bytes, tail: bytes = b"") -> None:
         """Add a record; if it does not fit with the collected ones, send those first."""
@@ -84,6 +97,11 @@ class Outbox:
                 )
             return
         self.say(record, b"".join([*map(bytes, parts), tail]) if parts else tail)
+
+    def tell(self, kind: MessageKind, number: int, tail: bytes) -> None:
+        """Add a record whose tail may be larger than a message."""
+        for record in in_pieces(kind, number, tail):
+            self.say(record)
 
     def begins(self, element: int) -> None:
         """Report at once which element of a task is begun: if this process dies now, that element caused it."""
@@ -129,7 +147,8 @@ class Inbox:
     def ask(self, question: Any) -> Any:
         """Ask the coordinator a question; raise the answer if it is an exception."""
         tail = pickle.dumps(question)
-        self._channel.send(RECORD.pack(MessageKind.ASK, 0, 0, 0, len(tail)) + tail)
+        for piece in in_pieces(MessageKind.ASK, 0, tail):
+            self._channel.send(piece)
         parts: list[bytes] = []
         while True:
             message = self._channel.recv()

@@ -3,8 +3,8 @@
 A message is one or more records. To a worker: STAGE (what to compute), TASK (which rows, into which
 slot). From it: HELLO (ready), LAYOUT (the columns of the blocks to come), DONE (rows are made),
 NEED (the slot may not grow that far), PROGRESS (which element is being made, where that is asked
-for), FATAL (the worker could not start), ASK (which globals it is to take over; TOLD, several for a large
-answer, is what it is told). See `docs/design/001-transport.md`.
+for), FATAL (the worker could not start), ASK (which globals it is to take over; TOLD is what it is told).
+Where what is told is large (LAYOUT, HELLO, FATAL, ASK, TOLD), several records carry it. See `docs/design/001-transport.md`.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ RECORD = struct.Struct("<BBHII")
 """kind, flag, stage, number, length of the tail: STAGE, HELLO, LAYOUT, PROGRESS, FATAL, ASK, TOLD."""
 
 MORE = 1
-"""The flag of a TOLD that another one continues."""
+"""The flag of a RECORD whose tail the next one continues."""
 
-_TOLD_BYTES = 128 << 10  # of an answer in one message, which a packet holds
+_PIECE_BYTES = 128 << 10  # of a tail in one message, which a packet holds
 
 
-def telling(answer: bytes) -> Iterator[bytes]:
-    """Return the messages that carry an answer to ASK."""
-    for at in range(0, len(answer), _TOLD_BYTES):
-        part = answer[at : at + _TOLD_BYTES]
-        more = MORE if at + len(part) < len(answer) else 0
-        yield RECORD.pack(MessageKind.TOLD, more, 0, 0, len(part)) + part
+def in_pieces(kind: MessageKind, number: int, tail: bytes) -> Iterator[bytes]:
+    """Return the messages that carry a record with a tail of any size."""
+    for at in range(0, max(1, len(tail)), _PIECE_BYTES):
+        part = tail[at : at + _PIECE_BYTES]
+        more = MORE if at + len(part) < len(tail) else 0
+        yield RECORD.pack(kind, more, 0, number, len(part)) + part
 
 
 TASK = struct.Struct("<BBHIIIIIQQqqI")

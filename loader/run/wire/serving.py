@@ -22,7 +22,7 @@ from tundish.loader.run.starting.kinship import become_child
 from tundish.loader.run.starting.moment import Luggage
 from tundish.loader.run.wire.mail import Inbox, Outbox
 from tundish.loader.run.wire.marks import take_marks
-from tundish.loader.run.wire.messages import RECORD, TASK, MessageKind, Task
+from tundish.loader.run.wire.messages import RECORD, TASK, MessageKind, Task, in_pieces
 from tundish.shm.channel import Channel, ChannelClosed
 from tundish.shm.memory import Arena
 
@@ -57,8 +57,8 @@ class Serving:
         """
         inbox = inbox or Inbox(self._channel)
         tail = self._complaint()
-        self._outbox.say(RECORD.pack(MessageKind.HELLO, 0, 0, os.getpid(), len(tail)), tail)
         with contextlib.suppress(ChannelClosed):  # what was sent before is still received
+            self._outbox.tell(MessageKind.HELLO, os.getpid(), tail)
             self._outbox.flush()
         _COMPUTING[0] = False
         with contextlib.suppress(ChannelClosed):
@@ -145,7 +145,8 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
     except BaseException as error:  # noqa: BLE001 - told to the coordinator
         tail = dumps_exception(error)
         with contextlib.suppress(ChannelClosed):
-            channel.send(RECORD.pack(MessageKind.FATAL, 0, 0, os.getpid(), len(tail)) + tail)
+            for message in in_pieces(MessageKind.FATAL, os.getpid(), tail):
+                channel.send(message)
         return 1
     worker.run(inbox)
     sys.stdout.flush()

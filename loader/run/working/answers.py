@@ -10,6 +10,7 @@ from tundish.loader.protocols.lineage import add_origin
 from tundish.loader.run.wire.messages import (
     EXTRA,
     EXTRA_IN_SLOT,
+    INLINE_BLOCK,
     INLINE_EXTRA,
     NO_LAYOUT,
     NO_SLOT,
@@ -68,10 +69,10 @@ class Answers:
         self._told_at: float | None = None
         self._tell_every_s = _TELL_FIRST_S
 
-    def need(self, task: Task, need: SlotTooSmall) -> None:
-        """Report that a task needs a larger slot, or one to itself."""
+    def need(self, task: Task, need: SlotTooSmall, *, after: int = 0) -> None:
+        """Report that a task needs a larger slot, or one to itself; and the offset after the only record it has read."""
         flags = EXTRA if need.alone else 0
-        self._outbox.answer(MessageKind.NEED, task, flags, nbytes=need.nbytes)
+        self._outbox.answer(MessageKind.NEED, task, flags, nbytes=need.nbytes, encoded=after)
 
     def done(
         self,
@@ -101,7 +102,7 @@ class Answers:
         Raises
         ------
         SlotTooSmall
-            Leaves outside the columns do not fit into the slot; nothing has been sent.
+            Leaves outside the columns do not fit into the slot, or without one into a message; nothing has been sent.
         """
         layout, tail = rows.layout, b""
         parts: Sequence[np.ndarray] = ()
@@ -129,7 +130,12 @@ class Answers:
             flags |= EXTRA
             piece = self._encode(rows, task, stage)
             encoded = piece.nbytes
-            if self._arena is None or task.slot == NO_SLOT or encoded <= INLINE_EXTRA:
+            if self._arena is None or encoded <= INLINE_EXTRA:
+                tail = piece.to_bytes()
+            elif task.slot == NO_SLOT:
+                if not self._outbox.holds(INLINE_BLOCK + encoded):
+                    columns = layout.nbytes if layout is not None else 0
+                    raise SlotTooSmall(align(columns) + encoded)  # there was no slot left
                 tail = piece.to_bytes()
             else:
                 flags |= EXTRA_IN_SLOT

@@ -13,7 +13,6 @@ from tundish.loader.run.wire.mail import input_of
 from tundish.loader.run.wire.messages import (
     INLINE_BLOCK,
     NO_SLOT,
-    RECORD,
     ItemsForm,
     MessageKind,
     Task,
@@ -64,10 +63,13 @@ class Blocks:
             self._layouts[tree, keys, task.total] = known = (number, layout)
             # A namedtuple's class may be one that travels by value.
             tail = Encoded((tree, keys, task.total)).to_bytes()
-            self._outbox.say(RECORD.pack(MessageKind.LAYOUT, 0, 0, number, len(tail)), tail)
+            self._outbox.tell(MessageKind.LAYOUT, number, tail)
         rows.number, layout = known
         rows.layout = layout
-        rows.sent = task.slot == NO_SLOT or layout.nbytes <= INLINE_BLOCK
+        rows.sent = layout.nbytes <= INLINE_BLOCK
+        if task.slot == NO_SLOT and not rows.sent and self._arena is not None:
+            raise SlotTooSmall(layout.nbytes)  # there was no slot left
+        rows.sent = rows.sent or task.slot == NO_SLOT
         rows.private = self._arena is None or rows.sent
         if rows.private:
             if (
@@ -131,7 +133,7 @@ class Inputs:
         if task.items == ItemsForm.RANGE:
             return range(task.start, task.start + task.rows * task.step, task.step)
         if task.items == ItemsForm.INDICES:
-            return np.frombuffer(tail, np.int64).tolist()  # type: ignore[no-any-return]
+            return np.frombuffer(input_of(tail, self._arena), np.int64).tolist()  # type: ignore[no-any-return]
         return self.decoded(tail)
 
     def decoded(self, tail: bytes | memoryview, *, private: bool = False) -> list[Any]:

@@ -62,6 +62,8 @@ class OpenStreams:
         self._deadline = deadline
         self._open: OrderedDict[tuple[int, int], tuple[Any, int]] = OrderedDict()
         self._most = _OPEN
+        self.after = 0
+        """The offset after the record of a file, where it was the only one asked for."""
 
     def forget(self, number: int) -> None:
         """Close the datasets of a stage, whose number is reused."""
@@ -136,6 +138,8 @@ class OpenStreams:
                 return rows, True
             if stage.placed:
                 places.append(found.ref)
+                if task.rows == 1:
+                    self.after = network.mark()
             if type(found) is Failure:
                 rows.errors[k] = dumps_exception(found.error)
                 continue

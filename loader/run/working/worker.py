@@ -108,7 +108,8 @@ class Worker(Serving):
                 turns.did(task.rows, busy_s, timed=timed)
         except SlotTooSmall as need:
             self._context.watch.take(timed=False)  # it will be made again
-            self._answers.need(task, need)
+            one = stage.placed and task.rows == 1
+            self._answers.need(task, need, after=self._streams.after if one else 0)
         except UnreadableInputError as error:
             rows = TaskOutput()
             rows.notes = {task.first: error}

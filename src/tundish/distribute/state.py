@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
-from tundish.loader.run.state import check_state, describe_plan, fingerprint
+from tundish.loader.run.state import check_state, described
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
@@ -109,9 +109,8 @@ def from_state(kind: StateKind, state: Any) -> tuple[list[dict[str, Any]], Distr
 
 
 def _naming(state: dict[str, Any], plan: Operator) -> dict[str, Any]:
-    described = describe_plan(plan)
     kept = {k: v for k, v in state.items() if k not in ("distributed", "others")}
-    return {**kept, "plan": described, "fingerprint": fingerprint(described)}
+    return {**kept, **described(plan)}
 
 
 def _out_of_turn(state: Any) -> bool:

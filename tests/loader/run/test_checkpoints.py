@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tundish import Dataset
+from tundish import Dataset, save_on_signal
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
 from tundish.loader.run import checkpoints
 
@@ -230,7 +230,7 @@ def test_a_full_disk_leaves_the_series_as_it_was(
 
 SAVING = """
 import sys
-from tundish import Dataset
+from tundish import Dataset, save_on_signal
 
 with Dataset.range(10**9).iterator(workers=0) as it:
     it.restore(sys.argv[1], missing_ok=True)
@@ -283,3 +283,31 @@ def test_a_state_is_saved_after_the_end_and_after_closing(tmp_path: Path, worker
         with ds.iterator(workers=workers) as it:
             it.restore(tmp_path / name)
             assert [int(x) for x in it] == left
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/data.json", Path("gs://bucket/data.json")])
+def test_an_address_is_no_folder_of_that_name(
+    place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a job would begin anew each time, where its disk is not the last one's."""
+    monkeypatch.chdir(tmp_path)
+    with Dataset.range(3).iterator() as it:
+        for use in (
+            it.save,
+            lambda at: it.save(at, keep=2),
+            lambda at: it.restore(at, missing_ok=True),
+        ):
+            with pytest.raises(ValueError, match="local files, not at"):
+                use(place)
+        with pytest.raises(ValueError, match="local files, not at"):
+            save_on_signal(it, place)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_address_of_a_local_file(tmp_path: Path) -> None:
+    with Dataset.range(3).iterator() as it:
+        next(it)
+        it.save(f"file://{tmp_path}/data.json")
+        rest = list(it)
+        it.restore(tmp_path / "data.json")
+        assert list(it) == rest

@@ -114,6 +114,19 @@ def test_a_deadline_ends_an_element_and_shows_where_it_stood() -> None:
     assert late.seconds == 0.3
 
 
+def sleeps_deep_down(x: Any, depth: int = 150) -> Any:
+    return sleeps_deep_down(x, depth - 1) if depth else sleeps_for_ever(x)
+
+
+def test_a_deadline_in_a_deep_stack_is_no_death() -> None:
+    ds = Dataset.range(5, 7).map(sleeps_deep_down).with_options(Options(deadline=0.3, workers=1))
+    with iter(ds) as it:
+        with pytest.raises(StalledError, match="sleeps_for_ever"):
+            next(it)
+        assert next(it) == 6
+        assert it.stats.restarts == 1
+
+
 def dies_at_three(x: Any) -> Any:
     if x == 3:
         os._exit(7)
@@ -188,6 +201,12 @@ def test_who_says_how_many_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def megabyte(x: Any) -> Any:
     return np.full(1 << 18, x, np.float32)
+
+
+def test_what_is_no_number_of_workers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNDISH_WORKERS", "auto")
+    with pytest.raises(ValueError, match="TUNDISH_WORKERS is 'auto'"):
+        Dataset.range(3).map(uneven).iterator()
 
 
 def test_a_batch_beyond_the_budget_is_an_error_with_numbers() -> None:

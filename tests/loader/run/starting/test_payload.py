@@ -268,6 +268,17 @@ def test_an_array_over_a_mapped_file_travels_as_its_name(
     payload.close()
 
 
+@pytest.mark.parametrize("name", [b"caf\xe9", "a\x85b".encode()])
+def test_other_mapped_files_may_have_any_name(name: bytes, file: Path) -> None:
+    other = Path(os.fsdecode(bytes(file.parent) + b"/" + name))
+    other.write_bytes(bytes(8))
+    kept = np.memmap(other, np.int64, "r")
+    payload = pack([("source", np.memmap(file, np.int64, "r")), ("other", kept)])
+    assert unpack(payload.fd)[1][0] == 0
+    assert payload.nbytes < 4096
+    payload.close()
+
+
 def test_what_is_written_to_a_mapped_file_is_seen_on_both_sides(file: Path) -> None:
     array = np.memmap(file, np.int64, "r+", offset=8 * 1000)
     (copy,) = round_trip(array)

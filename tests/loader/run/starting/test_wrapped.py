@@ -208,3 +208,20 @@ def test_a_module_of_a_class_of_its_own_goes_by_name(tmp_path: Path) -> None:
         [sys.executable, str(script)], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.stdout.split() == ["Charset", "Charset"], done.stderr
+
+
+def plugin() -> type:
+    class Plugin:
+        def __init_subclass__(cls, /, name: str) -> None:
+            cls.name = name  # type: ignore[attr-defined]
+
+    class Mine(Plugin, name="mine"):
+        pass
+
+    return Mine
+
+
+def test_a_class_whose_base_wants_keywords_of_it() -> None:
+    made = plugin()
+    with Dataset.range(1).map(lambda _: made().name).iterator(workers=1) as it:
+        assert next(it) == "mine"
