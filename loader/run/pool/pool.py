@@ -7,7 +7,6 @@ Everything happens in calls of the consumer's thread; the wait for data also not
 
 from __future__ import annotations
 
-import itertools
 import math
 import pickle
 import time
@@ -18,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
 from tundish.loader.protocols.failure import loads_exception
-from tundish.loader.run.pool.local import LocalRecruiting
+from tundish.loader.run.pool.members import BACK_OFF_S, Members
 from tundish.loader.run.pool.peers import Peer
-from tundish.loader.run.pool.recruiting import SHORT, check_spare, descriptors_for, too_many
+from tundish.loader.run.pool.recruiting import SHORT, too_many
 from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.starting.launcher import Exit
 from tundish.loader.run.starting.watchdog import deadlocked
@@ -41,22 +40,16 @@ from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.run.pool.peers import Job, Owner, WorkerSpec
-    from tundish.loader.run.pool.recruiting import Recruiting
-    from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
-    from tundish.loader.watch.stats import WorkerStats
     from tundish.shm.frames import Placing
     from tundish.shm.memory import Arena
 
 _START_DEATHS = 8
 _ELSEWHERE_S = 10.0
 """Seconds without any worker of another machine after which that is an error."""
-_BACK_OFF_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 _ENDING_S = 0.1
 _CONFIRM_S = 5.0
 _PACKET = 65536
-_SPARE = 4
-"""Descriptors that a pool leaves to the consumer."""
 _MOST_LAYOUTS = 1024
 """The largest number of layouts that a pool keeps: elements may all differ in shape."""
 _ANSWERS = (MessageKind.DONE, MessageKind.NEED)
@@ -65,7 +58,7 @@ _new = tuple.__new__
 """Makes a named tuple without the call of a Python function that its class makes."""
 
 
-class Pool:
+class Pool(Members):
     """The workers of one iterator.
 
     Parameters
@@ -97,14 +90,10 @@ class Pool:
         homes: int = 1,
         trace: Trace | None = None,
     ) -> None:
-        self.size, self._crew, self._owner = size, crew, owner
-        self._writers, self._homes, self._names = writers, 0, 0
-        self._most_homes = homes
+        super().__init__(size, arena, crew, writers=writers, homes=homes)
+        self._owner = owner
         self._stages: dict[int, bytes] = {}
         self._layouts: dict[bytes, Layout] = {}
-        self._peers: list[Peer] = []
-        self.starts: list[float] = []
-        """When workers that are missing are to be started, by ``time.monotonic``."""
         self._orphans: list[Job] = []
         self._deaths_in_a_row = 0
         self._start_deaths = 0
@@ -116,7 +105,6 @@ class Pool:
         """Bytes received from other machines."""
         self.receiving_s = 0.0
         """Seconds in which they were."""
-        self._closed = False
         self._warnings: list[str] = []
         self.waited_s = 0.0
         """Seconds for which the last `pump` has waited."""
@@ -128,14 +116,6 @@ class Pool:
         """Packed errors of workers that are up, and will raise them with their first task."""
         self._trace = trace
         try:
-            self._poller = Poller()
-            recruiting = crew.recruiting or LocalRecruiting
-            self._recruiting: Recruiting = recruiting(crew, arena, self._poller)
-        except BaseException:
-            if crew.payload is not None:
-                crew.payload.close()
-            raise
-        try:
             self._fill()
             self._check_spare()
         except BaseException:
@@ -144,33 +124,10 @@ class Pool:
 
     # -- workers -------------------------------------------------------------------------------
 
-    def _fill(self) -> None:
-        """Start workers up to the wanted number."""
-        for _ in range(self.size - self._here):
-            self._start()
-        for _ in range(self._writers - len(self.writing)):
-            self._start(writes=True)
-        for _ in range(self._homes - sum(peer.home for peer in self._peers)):
-            self._start(home=True)
-
-    def _check_spare(self) -> None:
-        """Raise before descriptors run out: each new worker sends one more, and the consumer needs some."""
-        if self._crew.thread is None:
-            check_spare(_SPARE + sum(peer.sentinel is None for peer in self._peers))
-
-    def _refill(self) -> None:
-        """Start missing workers; if that fails, retry after a while."""
-        try:
-            with descriptors_for("a worker in the place of one that died"):
-                self._fill()
-        except OSError:
-            self.starts.append(time.monotonic() + _BACK_OFF_S[-1])
-            raise
-
-    @property
-    def _staying(self) -> list[Peer]:
-        """The workers that compute and are to stay."""
-        return [p for p in self._peers if not (p.writes or p.home or p.leaving)]
+    def _welcome(self, peer: Peer) -> None:
+        if peer.where is not None:
+            peer.channel.receive_into(partial(self._place, peer))
+        super()._welcome(peer)
 
     def resize(self, size: int) -> None:
         """Change the number of workers: start new ones, or let the least loaded go when they are done.
@@ -191,81 +148,6 @@ class Pool:
                 self._part()
         self._hand_out()
 
-    def _part(self) -> None:
-        """Release surplus workers, those first that are still on their way."""
-        for seat in sorted(self._recruiting.sought)[: max(0, self._here - self.size)]:
-            self._recruiting.withdraw(seat)
-        for peer in sorted(self._staying, key=_LOAD)[: max(0, self._here - self.size)]:
-            peer.leaving = True
-            if not peer.jobs:
-                self._let_go(peer)
-
-    @property
-    def _here(self) -> int:
-        return len(self._staying) + len(self._recruiting.sought)
-
-    def _let_go(self, peer: Peer) -> None:
-        """Release a worker without tasks: it exits when its channel is closed."""
-        self._forget(peer)
-        if peer.process is not None:
-            peer.process.kill()
-            peer.process.release()
-
-    def _start(self, *, writes: bool = False, home: bool = False) -> None:
-        taken = {peer.seat for peer in self._peers}.union(self._recruiting.sought)
-        seat = next(seat for seat in itertools.count() if seat not in taken)
-        peer = self._recruiting.start(seat, writes=writes, home=home)
-        if peer is not None:
-            self._welcome(peer)
-
-    def _welcome(self, peer: Peer) -> None:
-        """Take a worker among the others."""
-        self._names += 1
-        peer.name = self._names
-        if peer.where is not None:
-            peer.channel.receive_into(partial(self._place, peer))
-        self._watch_sentinel(peer)
-        peer.channel.set_nonblocking()
-        self._poller.register(peer.channel.fileno(), peer)
-        self._peers.append(peer)
-
-    def _watch_sentinel(self, peer: Peer) -> None:
-        process = peer.process
-        if process is not None and peer.sentinel is None and process.sentinel is not None:
-            peer.sentinel = process.sentinel
-            self._poller.register(process.sentinel, peer)
-
-    def measured(self) -> tuple[WorkerStats, ...]:
-        """Return the statistics of each worker that is alive."""
-        return tuple(peer.measured() for peer in self._peers if not (peer.writes or peer.home))
-
-    @property
-    def elsewhere(self) -> int:
-        """The number of workers on other machines."""
-        return sum(peer.where is not None for peer in self._peers)
-
-    def runners(self) -> list[Runner]:
-        """Return the processes and threads of the workers that are up."""
-        found = (peer.runner() for peer in self._peers if not (peer.writes or peer.home))
-        return [each for each in found if each is not None]
-
-    def pids(self) -> list[int]:
-        """Return the ids of the processes that are known to run."""
-        if not self._closed:
-            self._recruiting.pump()
-        return [p.process.pid for p in self._peers if p.process is not None and p.process.pid]
-
-    @property
-    def starting(self) -> int:
-        """The number of workers that have not reported ready."""
-        there = sum(not (peer.ready or peer.writes or peer.home) for peer in self._peers)
-        return there + len(self._recruiting.sought)
-
-    @property
-    def is_fresh(self) -> bool:
-        """True if a worker has not done a task yet: the first ones import modules."""
-        return any(not (peer.tasks or peer.writes or peer.home) for peer in self._peers)
-
     @property
     def expects(self) -> bool:
         """True if an answer is to come, or a worker for tasks that wait for one."""
@@ -275,11 +157,6 @@ class Pool:
     def jobs(self) -> list[Job]:
         """Return all unanswered tasks."""
         return [*self._orphans, *(j for p in self._peers for j in p.jobs)]
-
-    @property
-    def writing(self) -> list[Peer]:
-        """Return the writers."""
-        return [peer for peer in self._peers if peer.writes]
 
     # -- tasks ---------------------------------------------------------------------------------
 
@@ -293,10 +170,6 @@ class Pool:
             peer.known.discard(number)
         tail = pickle.dumps(where)
         self._stages[number] = RECORD.pack(MessageKind.STAGE, flag, 0, number, len(tail)) + tail
-
-    def by_load(self) -> list[Peer]:
-        """Return the workers, the least loaded first."""
-        return sorted(self._peers, key=_LOAD)
 
     def submit(self, jobs: list[Job]) -> None:
         """Send tasks, each to the least loaded worker, in one message a worker."""
@@ -357,10 +230,6 @@ class Pool:
                 self._send(peer, b"".join(out))
         self.cut = before
 
-    def up_elsewhere(self) -> list[Peer]:
-        """Return the workers on other machines that are up."""
-        return [peer for peer in self._staying if peer.where is not None and peer.ready]
-
     def supersede(self, job: Job) -> None:
         """Wait no longer for a task that another worker has answered; rows that are just arriving go nowhere."""
         job.superseded = True
@@ -378,13 +247,6 @@ class Pool:
             return next((p for p in peers if p.seat == job.seat), None)
         peers = [p for p in peers if p.where is None] or self._at_home()
         return job.prefer if job.prefer in peers else min(peers, key=_LOAD, default=None)
-
-    def _at_home(self) -> list[Peer]:
-        """Return the workers of this machine that go on with what others elsewhere have computed."""
-        self._homes = self._most_homes
-        if not (any(peer.home for peer in self._peers) or self.starts):
-            self._refill()
-        return [peer for peer in self._peers if peer.home]
 
     def _send(self, peer: Peer, message: bytes) -> None:
         try:
@@ -644,7 +506,7 @@ class Pool:
         if not peer.ready:
             if how.errno in SHORT:
                 self._orphans += jobs
-                self.starts.append(time.monotonic() + _BACK_OFF_S[-1])
+                self.starts.append(time.monotonic() + BACK_OFF_S[-1])
                 raise too_many(how.errno, "a worker")
             now = time.monotonic()
             self._failing_since = self._failing_since if self._start_deaths else now
@@ -657,7 +519,7 @@ class Pool:
             )
             if self._start_deaths >= _START_DEATHS and not patient:
                 raise WorkerDiedError("its start", how.how, self._start_deaths, how.stderr)
-        pause = _BACK_OFF_S[min(self._deaths_in_a_row // max(1, self.size), len(_BACK_OFF_S) - 1)]
+        pause = BACK_OFF_S[min(self._deaths_in_a_row // max(1, self.size), len(BACK_OFF_S) - 1)]
         if pause:
             self.starts.append(time.monotonic() + pause)
         else:
@@ -670,38 +532,8 @@ class Pool:
             job.prefer = None
         self._owner.lost(jobs, jobs[0] if jobs and peer.ready else None, how)
 
-    def _forget(self, peer: Peer) -> None:
-        self._peers.remove(peer)
-        self._poller.unregister(peer.channel.fileno())
-        if peer.sentinel is not None:
-            self._poller.unregister(peer.sentinel)
-        peer.channel.close()
-
     def close(self, wait_s: float = 0.25, *, linger: bool = False) -> list[Peer]:
-        """End all workers at once; return those not known to be gone.
-
-        Parameters
-        ----------
-        wait_s : float
-            How long to wait for them.
-        linger : bool
-            True to let writers finish their orders; they exit afterwards.
-        """
-        if self._closed:
-            return []
-        self._closed = True
-        peers, self._peers = self._peers, []
-        for peer in peers:
-            self._poller.unregister(peer.channel.fileno())
-            if peer.process is not None and not (linger and peer.writes):
-                peer.process.kill()
-            peer.channel.close()  # what was sent is still received
-        self._recruiting.close(linger=linger)
-        deadline = time.monotonic() + wait_s
-        there = [p for p in peers if not p.is_gone(0.0 if p.jobs else deadline - time.monotonic())]
-        self._poller.close()
-        if self._crew.payload is not None:
-            self._crew.payload.close()
+        there = super().close(wait_s, linger=linger)
         if self._trace is not None:
             self._trace.close()
         return there
