@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tundish.spec import ArraySpec, Tree, flatten, normalise, unflatten
+from tundish.normalising import normalise
+from tundish.spec import ArraySpec, Tree, flatten, unflatten
 
 RUN_BYTES = 1 << 20
 """About so much is read at once, though never less than a record."""
@@ -51,7 +52,7 @@ class Run(ABC):
 
     @abstractmethod
     def __getitem__(self, k: int) -> Any:
-        """Return record k, in its normal form (`tundish.spec.normalise`)."""
+        """Return record k, in its normal form (`tundish.normalising.normalise`)."""
 
     @abstractmethod
     def part(self, first: int, stop: int) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.spec import normalise
+from tundish.normalising import normalise
 
 Bad = dict[int, str]
 """Rows that have no value, and why."""

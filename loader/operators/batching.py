@@ -34,12 +34,11 @@ from tundish.loader.protocols.refs import (
 from tundish.loader.protocols.specs import fixed_nbytes, over, stacked, static_spec
 from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.ragged import RaggedRows, ragged_apart
+from tundish.normalising import copy_element, normalise
 from tundish.spec import (
     ArraySpec,
-    copy_element,
     flatten,
     map_leaves,
-    normalise,
     paths,
     spec_of,
     unflatten,

@@ -21,9 +21,7 @@ from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.refs import numbered
 from tundish.loader.protocols.results import checked
-from tundish.spec import (
-    normalise,
-)
+from tundish.normalising import normalise
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context

@@ -20,12 +20,12 @@ from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import owned, private
 from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.results import checked
+from tundish.normalising import normalise
 from tundish.spec import (
     flatten,
     leaf_key,
     leaves_like,
     map_leaves,
-    normalise,
     same_structure,
     spec_of,
     unflatten,

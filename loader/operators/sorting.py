@@ -16,7 +16,7 @@ from tundish.loader.protocols.items import End, Failure, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, refs
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.state_parsing import load_part
-from tundish.spec import normalise
+from tundish.normalising import normalise
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context

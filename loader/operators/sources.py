@@ -23,13 +23,13 @@ from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.specs import common
 from tundish.ragged import ragged_apart
+from tundish.normalising import normalise
 from tundish.spec import (
     ArraySpec,
     classes_apart,
     flatten,
     leaf_key,
     map_leaves,
-    normalise,
     paths,
     same_structure,
     show_tree,

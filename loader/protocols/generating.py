@@ -11,12 +11,12 @@ from tundish.errors import SpecError
 from tundish.gaps import copied
 from tundish.loader.protocols.ownership import private
 from tundish.loader.protocols.raised import carried, element_error
+from tundish.normalising import normalise
 from tundish.spec import (
     NUMBERS,
     ArraySpec,
     Tree,
     flatten,
-    normalise,
     paths,
     same_structure,
     show_tree,

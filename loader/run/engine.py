@@ -21,7 +21,8 @@ from tundish.loader.run.watching.ledger import Ledger
 from tundish.loader.run.watching.publishing import EVERY_S, Reporter
 from tundish.loader.run.watching.timing import Sampling
 from tundish.shm.budget import usable_cores
-from tundish.spec import copy_element, nbytes_of
+from tundish.normalising import copy_element
+from tundish.spec import nbytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

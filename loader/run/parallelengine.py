@@ -30,7 +30,7 @@ from tundish.loader.run.pool.recruiting import descriptors_for
 from tundish.loader.run.stages.overtaking import left_out
 from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.storing.live import linger as linger_on
-from tundish.spec import copy_element
+from tundish.normalising import copy_element
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:

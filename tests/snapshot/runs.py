@@ -15,7 +15,7 @@ from tundish.snapshot.files.store import open_store
 from tundish.snapshot.records import RunHeader, StoredError
 from tundish.snapshot.run import Prefix, read_run
 from tundish.snapshot.writing.writer import RunWriter
-from tundish.spec import normalise
+from tundish.normalising import normalise
 
 KEY = "0123456789abcdef"
 RUN = "r" * 32

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.coordinating.tasks import Tasks
     from tundish.loader.run.pool.peers import Job, WorkerSpec
     from tundish.loader.run.stages.stage import Stage
-    from tundish.loader.run.starting.launcher import Exit
+    from tundish.loader.run.starting.workerprocess import Exit
     from tundish.loader.run.watching.ledger import Ledger
     from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.run.wire.messages import Done

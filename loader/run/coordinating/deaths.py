@@ -11,7 +11,7 @@ from tundish.loader.run.starting.watchdog import deadlocked
 if TYPE_CHECKING:
     from tundish.loader.run.coordinating.tasks import Tasks
     from tundish.loader.run.pool.peers import Job
-    from tundish.loader.run.starting.launcher import Exit
+    from tundish.loader.run.starting.workerprocess import Exit
 
 _MAX_DEATHS = 3
 

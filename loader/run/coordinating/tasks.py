@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.pool.peers import Job
-    from tundish.loader.run.starting.launcher import Exit
+    from tundish.loader.run.starting.workerprocess import Exit
     from tundish.loader.run.wire.messages import Done
     from tundish.shm.frames import Placing
     from tundish.shm.layout import Layout

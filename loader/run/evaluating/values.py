@@ -20,7 +20,7 @@ from tundish.loader.protocols.lineage import identities
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import lent, owned
 from tundish.loader.protocols.raised import raise_from
-from tundish.spec import copy_element
+from tundish.normalising import copy_element
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context

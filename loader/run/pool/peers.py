@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.run.pool.recruiting import Recruiting
-    from tundish.loader.run.starting.launcher import Exit
+    from tundish.loader.run.starting.workerprocess import Exit
     from tundish.loader.run.starting.payload import Met, Payload
     from tundish.loader.run.wire.messages import Done, Task
     from tundish.loader.watch.stats import WorkerStats

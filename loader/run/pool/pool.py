@@ -21,7 +21,7 @@ from tundish.loader.run.pool.members import BACK_OFF_S, Members
 from tundish.loader.run.pool.peers import Peer
 from tundish.loader.run.pool.recruiting import SHORT, too_many
 from tundish.loader.run.starting.critical import uninterrupted
-from tundish.loader.run.starting.launcher import Exit
+from tundish.loader.run.starting.workerprocess import Exit
 from tundish.loader.run.starting.watchdog import deadlocked
 from tundish.loader.run.wire.messages import (
     DONE,

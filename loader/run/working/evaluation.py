@@ -16,7 +16,8 @@ from tundish.loader.protocols.refs import refs_of_rows
 from tundish.loader.protocols.results import checked
 from tundish.loader.run.starting.watchdog import limit
 from tundish.loader.run.working.writing import SlotTooSmall, TaskOutput, scatter
-from tundish.spec import NUMBERS, flatten, normalise, unflatten
+from tundish.normalising import normalise
+from tundish.spec import NUMBERS, flatten, unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tundish.forked import not_inherited
-from tundish.loader.run.starting.launcher import Launcher, WorkerProcess, start_method
+from tundish.loader.run.starting.launcher import Launcher, start_method
+from tundish.loader.run.starting.workerprocess import WorkerProcess
 from tundish.loader.service.agents.payloads import IncomingBlob, Payloads
 from tundish.loader.service.agents.seatworker import SeatOrder, main
 from tundish.loader.service.connections.handshake import is_silent

@@ -37,7 +37,7 @@ from tundish.snapshot.manifest import ManifestRun, RunOutcome
 from tundish.snapshot.reading.reader import open_reader
 from tundish.snapshot.records import RunHeader
 from tundish.snapshot.upkeep import compact, export, gc, info, verify
-from tundish.spec import normalise
+from tundish.normalising import normalise
 
 FAILED = (5, 44)
 OTHER = "f" * 16

@@ -22,7 +22,8 @@ import psutil
 import pytest
 
 from tundish.loader.run.starting import launcher as module
-from tundish.loader.run.starting.launcher import Exit, Launcher, WorkerProcess, launcher, prestart
+from tundish.loader.run.starting.launcher import Launcher, launcher, prestart
+from tundish.loader.run.starting.workerprocess import Exit, WorkerProcess
 from tundish.loader.run.starting.surroundings import interpreter, worker_environ
 
 ROOT = Path(__file__).parents[4]
