@@ -119,7 +119,7 @@ class ColumnRun(Run):
 
     def part(self, first: int, stop: int) -> list[Any]:
         columns, tree = self.flat
-        # Rows of an array of numbers are numpy's scalars, as they are to be.
+        # Rows of an array of numbers are numpy scalars, as elements should be.
         parts = [column[first:stop] for column in columns]
         if not parts:
             return [unflatten(tree, []) for _ in range(first, stop)]
@@ -127,7 +127,7 @@ class ColumnRun(Run):
 
     def columns(self, first: int, stop: int) -> Any:
         for column in self.flat[0]:
-            # Arrays of several shapes do not stand in one batch: it has to look at each.
+            # Arrays of different shapes cannot be in one batch, so each has to be inspected.
             if column.dtype == object and type(column[first]) not in (str, bytes):
                 return None
         return self.stacked(first, stop)
@@ -200,10 +200,10 @@ class Format(ABC):
     """As its dataset is called: "TFRecordDataset"."""
 
     unit: ClassVar[str] = "byte"
-    """What a place counts: "byte", or "row"."""
+    """The unit of a place: "byte" or "row"."""
 
     tabular: ClassVar[bool] = False
-    """Whether its runs are `ColumnRun`: then elements are read-only, as views of them are."""
+    """True if its runs are `ColumnRun`, whose elements are read-only views."""
 
     grouped: ClassVar[bool] = False
     """True if a record is decoded together with many others: one here and one there costs many times its size."""

@@ -149,7 +149,7 @@ def _extension(array: Any, name: str, defaults: Mapping[str, Any], bad: Bad) -> 
     return values
 
 
-# -- values, whatever stands where nulls are --------------------------------------------------------
+# -- values, with anything in the places of nulls ---------------------------------------------------
 
 
 def _values(array: Any, name: str, bad: Bad) -> np.ndarray:

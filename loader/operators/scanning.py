@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tundish.loader.watch.watch import StageMeter
 
 _TIME_EACH = 16
-"""One of so many calls is timed, and not the first, which fills caches."""
+"""One call in this many is timed, but not the first, which fills caches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Scan(Unary):
     def params(self) -> dict[str, Any]:
         leaves, _ = flatten(self.initial)
         small = all(isinstance(leaf, (str, bytes, np.generic)) for leaf in leaves)
-        # The contents of arrays are compared nowhere: they may be weights that were learnt.
+        # The contents of arrays are not compared: they may be learnt weights.
         told = repr(self.initial) if small else str(spec_of(self.initial))
         return {**super().params(), "initial": told}
 

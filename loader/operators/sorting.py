@@ -76,7 +76,7 @@ class SortedWithin:
     def __init__(self, node: SortWithin, up: Machine, pass_: int, context: Context) -> None:
         self._node, self._up, self._pass, self._context = node, up, pass_, context
         self._gathered: list[Any] = []
-        self._window: list[Any] = []  # what is left of it, the next item last
+        self._window: list[Any] = []  # its remaining items, in reverse order
         self._refs: list[Ref] = []
         self._reached: Mark = up.mark()
 

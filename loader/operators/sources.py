@@ -22,8 +22,8 @@ from tundish.loader.protocols.ownership import (
 from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.specs import common
-from tundish.ragged import ragged_apart
 from tundish.normalising import normalise
+from tundish.ragged import ragged_apart
 from tundish.spec import (
     ArraySpec,
     classes_apart,
@@ -403,7 +403,7 @@ def row_spec(array: np.ndarray) -> ArraySpec:
     if array.ndim > 1:
         return ArraySpec(array.shape[1:], object)
     kinds = set(map(type, array))
-    # Whatever else stands there may be an array too.
+    # Values of other types may be arrays, too.
     return ArraySpec((), kinds.pop()) if kinds in ({str}, {bytes}) else ArraySpec(None, object)
 
 

@@ -43,7 +43,7 @@ class EngineMaker:
         self.tuning: Tuning | None = None
 
     def make(self, context: Context, undo: contextlib.ExitStack) -> Engine:
-        """Return an engine that is not open yet; `undo` collects what is to be undone if opening fails."""
+        """Return an engine that is not open yet; `undo` collects what to undo if opening it fails."""
         parallelism = parallelism_of(context.root, self._options, self._workers)
         staff = self._staff(context, parallelism.asked, undo)
         workers = self._how_many(parallelism, staff, recording=bool(context.recorders))
@@ -62,7 +62,7 @@ class EngineMaker:
     def _staff(
         self, context: Context, asked: int | None, undo: contextlib.ExitStack
     ) -> Staff | None:
-        """Return the seats of the service that the plan names; None if it names none, or none is to be used."""
+        """Return the seats of the service that the plan names; None if it names none, or if nothing is to use it."""
         tuned_away = self.tuning is not None and not self.tuning.workers
         if not context.services or asked == 0 or tuned_away or overruled() is not None:
             return None
@@ -70,7 +70,7 @@ class EngineMaker:
             raise ValueError(
                 "distribute() needs workers that are processes, and the executor is 'thread': leave out one of them"
             )
-        # What most iterators never come to is imported where they do, here and below.
+        # Few iterators need these modules, here and below.
         from tundish.loader.run.coordinating.placement import service_of  # noqa: PLC0415
 
         cores = self._options.cores(usable_cores())
@@ -87,9 +87,10 @@ class EngineMaker:
             from tundish.loader.run.watching.tuning import Tuning  # noqa: PLC0415
 
             options, most, first = self._options, asked.workers, None
-            # What a user asks of workers, the consumer's process cannot do.
+            # The consumer's process cannot do what these options ask of workers.
             apart = recording or options.deadline is not None or options.worker_init is not None
-            apart = apart or start_method(options.start) == "fork"  # as this process is now
+            # Workers would be forks of this process as it is now.
+            apart = apart or start_method(options.start) == "fork"
             if staff is not None:
                 most, first = staff.most, staff.local
                 apart = apart or not first

@@ -97,19 +97,19 @@ class Iterator(Generic[Element_co]):
         self._fresh = position is None  # every element so far was delivered by this object
         self._doubt = False
         self._resume: tuple[Any] | None = None
-        self._earlier: Stats | None = None  # of engines that were closed
+        self._earlier: Stats | None = None  # the statistics of closed engines
         self._reporter: Reporter | None = None
         # Elements taken from the engine together; the length hint of a list's iterator is the number that remain.
         self._ready: Any = iter(())
-        self._within = False  # a `next` is running; a signal handler may ask
-        self._left = 0  # the number of them that remained at `close`
+        self._within = False  # `next` is running, and a signal handler may ask for the state
+        self._left = 0  # how many elements of `_ready` remained at `close`
         # In a box, so that dropping the iterator closes its engine, cycles or not.
         self._box: list[Engine] = []
         try:
             self._make_engine(position)
         finally:
-            # Not earlier: at its exit the interpreter closes the oldest objects last, and data that is
-            # not written yet may pass through memory that an engine made.
+            # Not earlier: at exit the newest finalizer runs first, and the engine must be closed before the
+            # memory that it made, since data that is not written yet may pass through that memory.
             self._finalizer = weakref.finalize(self, _close_all, self._box)
 
     @property
@@ -223,12 +223,12 @@ class Iterator(Generic[Element_co]):
                 raise
             if own or engine is None:
                 raise
-            # Raised behind an element that counts as delivered: that one comes again.
+            # Raised after an element was counted as delivered: the element comes again.
             if engine.given:
                 self._ready = ()
                 self._doubt = True
                 engine.take_back()
-            # Closed by another thread, or by what was called: what it met then is nobody's error.
+            # Closed by another thread, or by a function of the user's: the error only follows from that.
             if self._closed:
                 raise StopIteration from None
             raise

@@ -18,7 +18,7 @@ import numpy as np
 from tundish.errors import SpecError
 
 _HAVE_NAN = ("float", "double", "halffloat", "time", "date", "duration")
-"""How the names of Arrow's, polars' and pandas' types begin whose values may be NaN or NaT."""
+"""The beginnings of the names of Arrow's, polars' and pandas' types whose values may be NaN or NaT."""
 _BUFFERS = (memoryview, array)
 
 

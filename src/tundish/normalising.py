@@ -28,10 +28,10 @@ _WITHOUT_INTS = frozenset(
     {float, bool, complex, str, bytes, type(None), list, np.float64, np.float32}
 )
 _SIMPLE = _KEEP | _WITHOUT_INTS | {int, tuple, np.ndarray}
-"""Types of what may be in a list without being looked at."""
+"""Types of values in a list that need not be inspected."""
 _ROWS = frozenset({list, tuple})
 _DEEPEST = 64
-"""Lists within lists that numpy looks into at most."""
+"""The deepest nesting of lists that numpy looks into."""
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -144,7 +144,7 @@ def _array(value: list[Any]) -> np.ndarray:
 
 
 def _native(times: np.ndarray) -> np.ndarray:
-    """Give times the machine's byte order, which is what they come out of shared memory with."""
+    """Convert times to the machine's byte order, which they would have after passing shared memory."""
     return times if times.dtype.isnative else times.astype(times.dtype.newbyteorder("="))
 
 
@@ -162,7 +162,7 @@ def _kinds_in(value: Iterable[Any]) -> set[type]:
 
 
 def _part(value: Any) -> Any:
-    """Give a part of a list with an array in place of what is like one: numpy would drop a mask, or take NaN for missing."""
+    """Replace array-likes in a part of a list by arrays: numpy would drop a mask, or take NaN for a missing value."""
     kind = type(value)
     if kind in _ROWS:
         return [_part(x) for x in value]
@@ -173,7 +173,7 @@ def _part(value: Any) -> Any:
 
 
 def _check_ints(value: list[Any], array: np.ndarray) -> None:
-    """Check the ints of a list of which numpy has made floats, objects or uint64: it does so of those too large for int64."""
+    """Check the ints of a list that numpy has converted to floats, objects or uint64, as it does if some exceed int64."""
     if array.dtype.kind != "f":
         if array.dtype in (object, np.uint64):
             _check_python_ints(value)

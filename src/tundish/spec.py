@@ -30,7 +30,7 @@ Tree = tuple[Any, ...] | None
 LEAF: Tree = None
 
 NUMBERS = frozenset(map(np.dtype, "?bhilqBHILQefdgFDG"))
-"""Dtypes of arrays that are elements as they are, if they have a dimension; the usual ones."""
+"""The usual dtypes of arrays that are elements as they are, if they have a dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class ArraySpec:
             return isinstance(value, self.dtype) and self._fits(())
         if self.dtype is object:
             return True
-        # A missing dtype is not asked for: numpy takes None to be equal to float64.
+        # Other values have no dtype, and numpy takes None to be equal to float64.
         return (
             isinstance(value, (np.ndarray, np.generic))
             and value.dtype == self.dtype
@@ -111,7 +111,7 @@ class ArraySpec:
 
 
 TensorSpec = ArraySpec
-"""tf's name of what describes an array: ``td.TensorSpec((2, None), np.float32)``."""
+"""tf's name of `ArraySpec`: ``td.TensorSpec((2, None), np.float32)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def leaf_key(leaf: Any) -> tuple[Any, tuple[int, ...]] | type:
-    """Return what must be equal for two leaves to be in one array.
+    """Return the key of a leaf, which must be equal for two leaves to be in one array.
 
     Returns
     -------
@@ -406,7 +406,7 @@ def show_tree(tree: Tree) -> str:
 
 
 def classes_apart(first: Tree, second: Tree) -> str:
-    """Return for a message which classes of namedtuples, equal in their fields, differ in two structures; empty if none do."""
+    """Return, for a message, the classes of namedtuples with equal fields that differ in two structures; empty if none do."""
     if first is None or second is None or first[0] != second[0]:
         return ""
     if first[0] == "n" and first[1] is not second[1] and first[1]._fields == second[1]._fields:
@@ -418,7 +418,7 @@ def classes_apart(first: Tree, second: Tree) -> str:
 
 
 def of_an_empty_list(key: Any, other: Any) -> str:
-    """Return for a message that a leaf's dtype may be that of an empty list; empty if it cannot be."""
+    """Return the part of a message about the dtype of an empty list; empty if neither leaf's key can be of one."""
     for one, beside in ((key, other), (other, key)):
         if isinstance(one, type) or isinstance(beside, type) or one[0] == beside[0]:
             continue

@@ -20,7 +20,7 @@ class Fate(Enum):
     """A way to run a task again."""
 
     AGAIN = "as it is"
-    SPLIT = "in blocks of one row, so that it is seen which one it was"
+    SPLIT = "in blocks of one row, to find the one that failed"
 
 
 class Deaths:

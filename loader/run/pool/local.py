@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
 LAUNCHER = object()
-"""The source by which a poller says that the launcher has news."""
+"""The poller's token for news from the launcher."""
 
 
 class LocalRecruiting:

@@ -26,7 +26,7 @@ _LOAD = attrgetter("load")
 
 
 class Members:
-    """The workers of a pool, which knows what to do with them.
+    """The workers of a pool, without their tasks.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Members:
         self._most_homes = homes
         self._peers: list[Peer] = []
         self.starts: list[float] = []
-        """When workers that are missing are to be started, by ``time.monotonic``."""
+        """When to start missing workers, by ``time.monotonic``."""
         self._closed = False
         try:
             self._poller = Poller()
@@ -90,7 +90,7 @@ class Members:
         return [p for p in self._peers if not (p.writes or p.home or p.leaving)]
 
     def _part(self) -> None:
-        """Release surplus workers, those first that are still on their way."""
+        """Release surplus workers, first those that are still on their way."""
         for seat in sorted(self._recruiting.sought)[: max(0, self._here - self.size)]:
             self._recruiting.withdraw(seat)
         for peer in sorted(self._staying, key=_LOAD)[: max(0, self._here - self.size)]:
@@ -117,7 +117,7 @@ class Members:
             self._welcome(peer)
 
     def _welcome(self, peer: Peer) -> None:
-        """Take a worker among the others."""
+        """Add a worker that has been started."""
         self._names += 1
         peer.name = self._names
         self._watch_sentinel(peer)
@@ -176,7 +176,7 @@ class Members:
         return [peer for peer in self._staying if peer.where is not None and peer.ready]
 
     def _at_home(self) -> list[Peer]:
-        """Return the workers of this machine that go on with what others elsewhere have computed."""
+        """Return the workers of this machine that only get tasks whose input lies in shared memory; start them if necessary."""
         self._homes = self._most_homes
         if not (any(peer.home for peer in self._peers) or self.starts):
             self._refill()

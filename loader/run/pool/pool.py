@@ -21,8 +21,8 @@ from tundish.loader.run.pool.members import BACK_OFF_S, Members
 from tundish.loader.run.pool.peers import Peer
 from tundish.loader.run.pool.recruiting import SHORT, too_many
 from tundish.loader.run.starting.critical import uninterrupted
-from tundish.loader.run.starting.workerprocess import Exit
 from tundish.loader.run.starting.watchdog import deadlocked
+from tundish.loader.run.starting.workerprocess import Exit
 from tundish.loader.run.wire.messages import (
     DONE,
     EXTRA,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _START_DEATHS = 8
 _ELSEWHERE_S = 10.0
-"""Seconds without any worker of another machine after which that is an error."""
+"""Seconds for which starts on other machines may fail while no worker is up."""
 _ENDING_S = 0.1
 _CONFIRM_S = 5.0
 _PACKET = 65536
@@ -104,14 +104,14 @@ class Pool(Members):
         self.received = 0
         """Bytes received from other machines."""
         self.receiving_s = 0.0
-        """Seconds in which they were."""
+        """Seconds spent receiving them."""
         self._warnings: list[str] = []
         self.waited_s = 0.0
         """Seconds for which the last `pump` has waited."""
         self.cut = False
-        """Whether an interrupt fell into handing out or taking in: messages may be lost."""
+        """True if an interrupt came while messages were sent or received: some may be lost."""
         self.idle = False
-        """Whether an interrupt fell into waiting: nothing has been done since."""
+        """True if an interrupt came while waiting: nothing has been done since."""
         self.complaints: list[bytes] = []
         """Packed errors of workers that are up, and will raise them with their first task."""
         self._trace = trace
@@ -186,7 +186,7 @@ class Pool(Members):
             if peer is not None and peer.where is not None and (job.held or job.roots):
                 try:
                     tail = self._owner.by_value(job)
-                except Exception:  # noqa: BLE001 - of what cannot be sent: it is not, then
+                except Exception:  # noqa: BLE001 - of an input that cannot be sent: it stays here
                     job.home, job.prefer = True, None
                     peer = self._appointed(job, peers)
             if peer is None:
@@ -253,7 +253,7 @@ class Pool(Members):
             if not peer.channel.send(message):
                 self._poller.modify(peer.channel.fileno(), peer, write=True)
         except ChannelClosed:
-            pass  # the wait for data will say so, after what the worker had still sent
+            pass  # the wait for data notices it, after the messages that the worker still sent
 
     # -- waiting -------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class Pool(Members):
             if self.starts or self._recruiting.due is not None:
                 soon_s = self._start_again(timeout_s)
             for peer in self._peers:
-                if peer.sentinel is None:  # another pool may have taken in the news of it
+                if peer.sentinel is None:  # another pool may have received the news of its start
                     self._watch_sentinel(peer)
             self.idle, began = True, time.perf_counter()
             found = self._poller.poll(soon_s)
@@ -299,7 +299,7 @@ class Pool(Members):
                 return
 
     def _hear(self, source: object) -> None:
-        """Process news of workers that start; give those that have come the tasks that wait for them."""
+        """Process news of starting workers; give waiting tasks to those that have arrived."""
         found = self._recruiting.hear(source)
         for peer in found:
             self._welcome(peer)
@@ -307,13 +307,13 @@ class Pool(Members):
             self._hand_out()
 
     def _hand_out(self) -> None:
-        """Send tasks again for which there was no worker."""
+        """Send the tasks for which there was no worker."""
         orphans, self._orphans = self._orphans, []
         if orphans:
             self._owner.hand_out(orphans)
 
     def _start_again(self, timeout_s: float | None) -> float | None:
-        """Start workers whose retry is due; return how long to wait until the next is."""
+        """Start the workers that are due; return how long to wait, at most until the next one is."""
         now = time.monotonic()
         due = self._recruiting.due
         if due is not None and due <= now:
@@ -448,13 +448,13 @@ class Pool(Members):
                 self._trace("<-", peer.name, MessageKind(kind).name, **about)
 
     def _place(self, peer: Peer, head: bytes, size: int) -> Placing | None:
-        """Return the place of a worker's rows by the head of its answer; None if they have none."""
+        """Return where to receive the rows of an answer, by its head; None for memory of their own."""
         if head[0] != MessageKind.DONE:
             return None
         done = Done(*DONE.unpack_from(head))
         job = peer.jobs[0] if peer.jobs else None
         if job is None or (job.task.block, job.task.first) != (done.block, done.first):
-            return None  # `_take_in` says so
+            return None  # `_take_in` raises an error
         if not done.flags & ROWS_INLINE or size != DONE.size + done.tail:
             return None
         place = self._owner.place(job, done, peer.layouts.get(done.layout))
@@ -489,7 +489,7 @@ class Pool(Members):
         self._forget(peer)
         how = Exit(0, "its thread ended", "")
         if peer.process is not None:
-            # One that closed its channel is about to end: let it, to learn how.
+            # A worker that closed its channel is about to exit: wait, to learn how.
             ended = peer.process.wait_exit(_ENDING_S)
             if ended is None:
                 peer.process.kill()
@@ -513,7 +513,7 @@ class Pool(Members):
             self._start_deaths += 1
             if how.stuck:
                 raise deadlocked("the start of a worker", how.stderr)
-            # A connection that ends says little: whole machines come and go, or cannot serve where others can.
+            # A connection that ends says little: machines come and go, and one may fail where others succeed.
             patient = peer.where is not None and (
                 now - self._failing_since < _ELSEWHERE_S or any(each.ready for each in self._peers)
             )

@@ -131,10 +131,8 @@ def with_slots(cls: type, reduced: Any) -> Any:
     return (make, (metaclass, name, bases, {**body, "__slots__": slots}, *rest), *state)
 
 
-_SLOTS = (
-    types.MemberDescriptorType,
-    types.GetSetDescriptorType,
-)  # the latter: __dict__, __weakref__
+# The descriptors of slots, and of __dict__ and __weakref__.
+_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 def install(module_name: str, qualname: str, cls: type) -> None:

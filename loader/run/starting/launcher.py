@@ -48,10 +48,10 @@ from tundish.shm.liveness import describe_exit, kill_session
 if TYPE_CHECKING:
     from tundish.loader.run.starting.template import Forked
 
-_PRELOAD = ("numpy", "cloudpickle")  # what every worker needs
+_PRELOAD = ("numpy", "cloudpickle")  # modules that every worker needs
 _SHOWN = 4096  # characters of a failed zygote's stderr
-_MOST_KILLED = 3  # zygotes in a row, before they are ready, until that is an error
-_QUIT_S = 0.2  # for a zygote to end that was told to; then it and its workers are killed
+_MOST_KILLED = 3  # zygotes killed in a row before they were ready, until that is an error
+_QUIT_S = 0.2  # for a zygote to quit when told; then it and its workers are killed
 
 
 class Launcher:
@@ -179,7 +179,7 @@ class Launcher:
                 copies.callback(os.close, sent[-1])  # at once: there may be none left for the next
             sent += fds
             if self.kind == "spawn":
-                sentinel, end = os.pipe()  # which only the worker holds
+                sentinel, end = os.pipe()  # the other end is held only by the worker
                 copies.callback(os.close, end)
                 sent.append(end)
             number = next(self._numbers)
@@ -306,9 +306,7 @@ class Launcher:
         worker = self._workers.get(message.worker)
         if worker is None:  # released meanwhile
             for fd in message.fds:
-                self._given_back.add(
-                    fd
-                )  # before: closed twice, it could be somebody else's by then
+                self._given_back.add(fd)  # first: closed twice, it could be somebody else's by then
                 os.close(fd)
         elif message.kind is ControlKind.STARTED:
             worker.pid = message.value
@@ -339,7 +337,7 @@ class Launcher:
     def _end(self) -> None:
         """End a zygote that is dead or can no longer be trusted, and everything it has started."""
         self.alive = False
-        if not self._quitting:  # else it has seen to that itself
+        if not self._quitting:  # else it ends its workers itself
             kill_session(self._process.pid)  # which nobody has waited for: the number is its own
             self._process.kill()
         code = self._process.wait()
@@ -347,7 +345,7 @@ class Launcher:
             self._lose(worker)
         if self._stderr is not None:  # it never was ready
             text = self._take_stderr().decode(errors="replace").strip()
-            if code == -signal.SIGKILL:  # by someone from outside: the next one may fare better
+            if code == -signal.SIGKILL:  # from outside: the next zygote may succeed
                 _killed_early.append(self._process.pid)
                 if len(_killed_early) < _MOST_KILLED:
                     return
@@ -418,7 +416,7 @@ def prestart(threads: int, start: str | None, modules: Sequence[str]) -> None:
     modules : sequence of str
         The modules that workers will need.
     """
-    # Whoever needs it will hear of what went wrong.
+    # An error is raised when a worker is needed.
     with contextlib.suppress(OSError, RuntimeError, ValueError), uninterrupted():
         start = start_method(start)
         if start != "fork":  # a template is forked when its iterator is made

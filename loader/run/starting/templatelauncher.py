@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.starting.surroundings import Surroundings
     from tundish.loader.run.starting.template import Forked
 
-_LOOK_S = 0.5  # for a template to begin, before it is looked at
+_LOOK_S = 0.5  # for a template to begin, before it is checked for a deadlock
 
 
 class Template(Launcher):

@@ -81,7 +81,7 @@ class WorkerProcess:
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while self.exit is None and self._launcher.alive:
             left = deadline - time.monotonic()
-            # In short pieces: another thread may take in the news while this one waits for it.
+            # In short pieces: another thread may receive the report that this one waits for.
             self._launcher.wait(max(0.0, min(left, _PIECE_S)))
             if left <= 0:
                 break

@@ -107,14 +107,14 @@ class Worker(Serving):
             if turns is not None:
                 turns.did(task.rows, busy_s, timed=timed)
         except SlotTooSmall as need:
-            self._context.watch.take(timed=False)  # it will be made again
+            self._context.watch.take(timed=False)  # the rows will be computed again
             self._answers.need(task, need)
         except UnreadableInputError as error:
             rows = TaskOutput()
             rows.notes = {task.first: error}
             self._answers.done(task, rows, began, cpu, 0)
         except SharedMemoryError as error:
-            # The system has less than the budget allows: every row of the task says so.
+            # The system has less memory than the budget allows: each row of the task is that error.
             rows = TaskOutput()
             rows.errors = dict.fromkeys(
                 range(task.first, task.first + task.rows), dumps_exception(error)
@@ -126,7 +126,7 @@ class Worker(Serving):
 
     def _order(self, stage: StageEvaluator, task: Task, tail: bytes | memoryview) -> TaskOutput:
         """Carry out an order; its answer is the only row."""
-        self._outbox.tolerant = True  # who gave it may have gone: it is carried out all the same
+        self._outbox.tolerant = True  # its sender may have gone: it is carried out anyway
         (order,) = self._inputs.decoded(tail)
         rows = TaskOutput()
         try:
