@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tundish.formats.index import Index
 
 UNREADABLE = -1
-"""The place of what stands for a whole file that cannot be opened."""
+"""The place of the record that represents a file that cannot be opened."""
 
 _MOST_OPEN = 16
 _AT_ONCE = 1 << 16
@@ -74,7 +74,7 @@ class RecordFiles:
         self._begin()
 
     def opens_paths(self) -> Sequence[str]:
-        """Return the files, for who sends this to other processes."""
+        """Return the files, for code that sends this to other processes."""
         return self.paths
 
     def _begin(self) -> None:

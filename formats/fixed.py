@@ -106,7 +106,7 @@ class _FixedReader(RecordReader):
     def __init__(self, form: FixedFormat, path: str, place: int, *, ahead: bool) -> None:
         self.path, self._form, self._ahead = path, form, ahead
         self.place = form.first_place(path, place)
-        self._data, self._at = b"", 0  # what was read, and where in the file
+        self._data, self._at = b"", 0  # the bytes that were read, and their offset in the file
         self._file = open_file(path, form.storage_options)
         self.identity = self._file.identity
         try:
@@ -151,7 +151,8 @@ class _CompressedReader(RecordReader):
         self.place = form.first_place(path, place)
         self._stream = open_stream(path, form.compression, form.storage_options, place)
         self.identity = self._stream.identity
-        self._data, self._at = b"", 0  # what was read, and how much of it was given
+        # The bytes that were read, and how many of them were delivered.
+        self._data, self._at = b"", 0
         if not place:
             try:
                 self._skip_header()

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tundish.spec import ArraySpec, Tree, flatten, normalise, unflatten
+from tundish.normalising import normalise
+from tundish.spec import ArraySpec, Tree, flatten, unflatten
 
 RUN_BYTES = 1 << 20
 """About so much is read at once, though never less than a record."""
@@ -51,7 +52,7 @@ class Run(ABC):
 
     @abstractmethod
     def __getitem__(self, k: int) -> Any:
-        """Return record k, in its normal form (`tundish.spec.normalise`)."""
+        """Return record k, in its normal form (`tundish.normalising.normalise`)."""
 
     @abstractmethod
     def part(self, first: int, stop: int) -> list[Any]:
@@ -118,7 +119,7 @@ class ColumnRun(Run):
 
     def part(self, first: int, stop: int) -> list[Any]:
         columns, tree = self.flat
-        # Rows of an array of numbers are numpy's scalars, as they are to be.
+        # Rows of an array of numbers are numpy scalars, as elements should be.
         parts = [column[first:stop] for column in columns]
         if not parts:
             return [unflatten(tree, []) for _ in range(first, stop)]
@@ -126,7 +127,7 @@ class ColumnRun(Run):
 
     def columns(self, first: int, stop: int) -> Any:
         for column in self.flat[0]:
-            # Arrays of several shapes do not stand in one batch: it has to look at each.
+            # Arrays of different shapes cannot be in one batch, so each has to be inspected.
             if column.dtype == object and type(column[first]) not in (str, bytes):
                 return None
         return self.stacked(first, stop)
@@ -199,10 +200,10 @@ class Format(ABC):
     """As its dataset is called: "TFRecordDataset"."""
 
     unit: ClassVar[str] = "byte"
-    """What a place counts: "byte", or "row"."""
+    """The unit of a place: "byte" or "row"."""
 
     tabular: ClassVar[bool] = False
-    """Whether its runs are `ColumnRun`: then elements are read-only, as views of them are."""
+    """True if its runs are `ColumnRun`, whose elements are read-only views."""
 
     grouped: ClassVar[bool] = False
     """True if a record is decoded together with many others: one here and one there costs many times its size."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 VERSION = 2
-"""Of what is written, and of what a format calls a place."""
+"""The version of the file's layout, and of the meaning of places."""
 
 _KEY = b"tundish"
 _MAGIC = b"ARROW1"  # an Arrow file begins and ends with it
@@ -99,7 +99,7 @@ def read(
     except (OSError, ValueError, KeyError, TypeError, ImportError, pa.ArrowException) as problem:
         _log.debug("the index %s cannot be read, and is made again: %s", where, problem)
         return None
-    # Without an fsync a file may be there after a power failure and its bytes not.
+    # Without an fsync, a file may exist after a power failure without its bytes.
     if places.dtype != np.int64 or len(places) != said["count"] or _crc32(places) != digest:
         return None
     return places
@@ -232,7 +232,7 @@ _REQUESTS = 16  # under way at once
 _ATTEMPTS = 3
 
 _KNOWN: WeakValueDictionary[tuple[str, str], Index] = WeakValueDictionary()
-"""What this process knows, by format and path, as long as somebody uses it."""
+"""The indices in this process, by format and path, while they are in use."""
 
 
 def indexes_of(form: Format, paths: Sequence[str], *, keep: Keep = True) -> list[Index]:

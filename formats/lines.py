@@ -23,7 +23,7 @@ _NEWLINE = ord("\n")
 _PIECE_BYTES = 1 << 18  # taken apart at once: what fits into the processor's cache
 _LINE_BYTES = 128  # guessed of a line, where a few are read here and there
 _OTHERS = ("utf-7", "iso2022", "hz", "idna", "punycode", "unicode_escape", "unicode-escape", "raw")
-"""Beginnings of names of encodings whose lines cannot be decoded one by one, or hold newlines then."""
+"""Beginnings of the names of encodings whose lines cannot be decoded one by one, or would contain newlines."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class LinesFormat(Format):
                 found.frombytes(ends.data.cast("B"))
                 at += len(piece)
         places = np.frombuffer(found, np.int64)
-        return places[:-1] if places[-1] == at else places  # behind the last newline begins no line
+        return places[:-1] if places[-1] == at else places  # no line begins after the last newline
 
 
 def _is_compressed(head: bytes) -> bool:
@@ -96,8 +96,8 @@ class _LinesReader(RecordReader):
         self.path, self.place = path, place
         self._form, self._ahead = form, ahead
         self._lines: list[Any] = []
-        self._starts = np.zeros(1, np.int64)  # where each line begins, and the one behind them
-        self._next = 0  # of the lines
+        self._starts = np.zeros(1, np.int64)  # the offset of each line, and the one after the last
+        self._next = 0  # the index of the next line
         self._raw = False  # whether the lines are to be decoded one by one
         self._file: ByteFile | None = None  # one of the two is open
         self._stream: ByteStream | None = None
@@ -147,9 +147,10 @@ class _LinesReader(RecordReader):
     def _forget(self) -> None:
         """Restart at `place`."""
         self._lines, self._next = [], 0
-        self._pieces: list[bytes] = []  # of a line whose end is not yet in sight
-        self._buffer, self._at = b"", 0  # what was read, and how much of it was looked at
-        self._offset = self.place  # behind the buffer
+        self._pieces: list[bytes] = []  # pieces of a line whose end has not been read yet
+        # The bytes that were read, and how many of them were searched.
+        self._buffer, self._at = b"", 0
+        self._offset = self.place  # the offset after the buffer
         self._checked = not self.place
 
     def _fill(self, most: int) -> None:
@@ -166,7 +167,8 @@ class _LinesReader(RecordReader):
             self._lines, self._starts, self._next = [], np.array([self.place]), 0
             return
         head = b""
-        if self._pieces:  # a line that began before: taken apart by itself, so it is moved but once
+        # A line that began in an earlier piece: split separately, so that it is moved only once.
+        if self._pieces:
             first = piece.find(b"\n") + 1
             head = b"".join([*self._pieces, piece[:first]])
             piece, cut = piece[first:], cut - first
@@ -182,7 +184,7 @@ class _LinesReader(RecordReader):
     def _taken_apart(self, data: bytes) -> list[Any]:
         if not data:
             return []
-        whole = data.endswith(b"\n")  # but for the last line of a file
+        whole = data.endswith(b"\n")  # except for the last line of a file
         if b"\r" in data:  # looking for one byte is much faster than for two
             data = data.replace(b"\r\n", b"\n")
         text = self._text(data)

@@ -28,10 +28,10 @@ from tundish.forked import not_inherited
 from tundish.shm.budget import forced_memory, portable
 from tundish.shm.frames import LENGTH, Frames, Message, Place
 
-# The largest packet, and what a stream reads at once. Kernels refuse packets beyond the send buffer, 208 KiB if nobody changed it.
+# The size of the largest packet, and of a stream's reads. Kernels refuse packets beyond the send buffer, which is 208 KiB by default.
 _PACKET = 180 * 1024
 
-# What is asked for as buffers; the kernel grants less when its own limit is lower.
+# The requested size of buffers; the kernel grants less if its own limit is lower.
 _BUFFER = 1 << 20
 
 # Below this, a length and its message are joined: one system call is dearer than the copy.
@@ -100,7 +100,7 @@ class Channel:
         self._out: deque[Message] = deque()
         self._arrived: deque[Message] = deque()
         self._frames = Frames() if kind == "stream" else None
-        # What was received and decrypted makes no descriptor readable: it has to be taken out.
+        # Bytes that were received and decrypted make no descriptor readable, so they must be read at once.
         self._whole = not isinstance(sock, socket.socket)
         not_inherited(self, Channel.close)
         # Kept, since a fresh buffer of this size costs malloc a mapping: 12 us a message. Its
@@ -148,12 +148,12 @@ class Channel:
         self._blocking = False
 
     def receive_into(self, place: Place) -> None:
-        """Receive the large messages of a stream where `place` tells."""
+        """Receive the large messages of a stream where `place` says."""
         assert self._frames is not None
         self._frames.place = place
 
     def divert(self) -> None:
-        """Receive the rest of a message that is being placed into memory of its own, which nobody looks at."""
+        """Receive the rest of a message that is being placed into new memory, which nobody reads."""
         assert self._frames is not None
         self._frames.divert()
 
@@ -210,7 +210,7 @@ class Channel:
         return not waiting and self.flush()
 
     def send_parts(self, parts: Sequence[memoryview]) -> None:
-        """Send one message of a stream that is there in parts, from where they are; the end must be blocking.
+        """Send one message of a stream, given in parts, without copying them; the end must be blocking.
 
         Raises
         ------

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ALIGN = 128
 
 MOST_DIMENSIONS = 64 if int(np.__version__.partition(".")[0]) >= 2 else 32
-"""Of an array of numpy's."""
+"""The most dimensions of an array of numpy."""
 
 Key = tuple[Any, tuple[int, ...]] | type
 
@@ -108,7 +108,7 @@ _LEAST = 4096
 
 
 def pickled(value: Any, least: int) -> tuple[bytes, list[pickle.PickleBuffer]]:
-    """Pickle a value, by cloudpickle if pickle cannot; return its buffers of at least so many bytes beside the pickle."""
+    """Pickle a value, by cloudpickle if pickle cannot; return its larger buffers separately."""
     buffers: list[pickle.PickleBuffer] = []
 
     def aside(buffer: pickle.PickleBuffer) -> bool:

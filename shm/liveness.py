@@ -29,7 +29,7 @@ class Poller:
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._waiting = self._closed = False
-        self._alarm: list[int] = []  # something to read, for one who waits while it is closed
+        self._alarm: list[int] = []  # readable, to wake a thread that waits during `close`
         self._tokens: dict[int, Any] = {}
         not_inherited(self, Poller.close)
         self._poll: Any
@@ -108,16 +108,13 @@ class Poller:
         if not self._waiting or os.getpid() != self._owner:
             self._let_go()
         elif first and self._wakes:
-            # The kernel keeps it open for who waits in it, who would wait for ever: he lets go of it.
+            # The kernel keeps it open for the thread that waits in it, possibly for ever: wake that thread to release it.
             reading, writing = os.pipe()
             self._alarm.append(reading)
             os.close(writing)
             try:
                 self._poll.register(reading, _READ)
-            except (
-                OSError,
-                ValueError,
-            ):  # he has: his wait was over, and the descriptor may be nobody's
+            except (OSError, ValueError):  # the thread has released it: its wait was over
                 self._let_go()
 
     def _polled(self, timeout: float | None) -> list[tuple[int, int]]:

@@ -146,7 +146,7 @@ class Arena:
         return cls(fd, stride, slots, kind="attached", owner=0)
 
     def make_private(self) -> None:
-        """Turn the mapping into a private copy, in a child that was forked: what it writes reaches nobody else.
+        """Turn the mapping into a private copy in a forked child, so that its writes reach no other process.
 
         Arrays over the mapping stay valid, with the contents that they have. If the system refuses, the mapping becomes
         read-only, so that writing ends the child.

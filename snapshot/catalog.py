@@ -161,7 +161,7 @@ class Catalog:
         )
 
     def inputs(self, key: str, told: Sequence[JSON]) -> list[JSON]:
-        """Return when the input files of a run were written; what an earlier version did not tell, the key's description has."""
+        """Return when the input files of a run were written; for a run of an earlier version, from the key's description."""
         return list(told) or written(self.pipeline(key) or [])
 
     # -- writing ----------------------------------------------------------------------------------

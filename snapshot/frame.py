@@ -18,13 +18,13 @@ from tundish.formats.bytes.regular import parse_json
 from tundish.snapshot.files.checksum import crc32
 
 JSON = Any
-"""What `json` makes: None, bool, int, float, str, and lists and dicts of them."""
+"""The values that `json` makes: None, bool, int, float, str, and lists and dicts of them."""
 
 FORMAT = (1, 0)
 """The version that is written. A higher major version is refused, a higher minor one is read."""
 
 FEATURES: frozenset[str] = frozenset()
-"""What a file may name in "requires"."""
+"""The features that a file may name in "requires"."""
 
 _TAIL = re.compile(rb',"crc32":(\d{1,10})\}\n?\Z')
 _STAYS = "what was written before it stays readable"

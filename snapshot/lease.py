@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 STALE_S = 60.0
-"""After how long without a sign of life something of another machine is stale."""
+"""Seconds without a sign of life after which a lease or a writer of another machine is stale."""
 
 
 _LIMIT = 1 << 16  # bytes of a lease

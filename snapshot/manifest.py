@@ -13,7 +13,7 @@ from tundish.snapshot.records import RUN_NAME, CheckedFile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Bytes = bytes  # where a field has that name
+Bytes = bytes  # another name, for classes with a field `bytes`
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ class RunOutcome(Enum):
     FINISHED = "a run has all its elements and its index; only the manifest is missing"
     COMPLETE = "a manifest, and everything that it names"
 
-    LOST_STATE = "the position behind a durable prefix is missing; computing replays up to there"
-    TORN_STATE = "the position behind a durable prefix is cut off; computing replays up to there"
-    EDITED_STATE = "the position behind a durable prefix was changed; computing replays up to there"
+    LOST_STATE = "the position after a durable prefix is missing; computing replays up to there"
+    TORN_STATE = "the position after a durable prefix is cut off; computing replays up to there"
+    EDITED_STATE = "the position after a durable prefix was changed; computing replays up to there"
 
     LOST_HEADER = "files of a run without its run.json: of one that was being begun, or removed"
     TORN_HEADER = "a run.json is cut off"

@@ -128,7 +128,7 @@ def joined(parts: Sequence[Part]) -> Manifest:
         user_shards=any(manifest.user_shards for manifest in manifests),
         element_spec=specs[0] if specs and all(spec == specs[0] for spec in specs) else None,
         marks=_marks([manifest.marks for manifest in manifests]),
-        # Of files that were written at other times on each machine nothing can be told later.
+        # If machines have different times for the files, later changes cannot be recognised.
         inputs=first.inputs if all(each.inputs == first.inputs for each in manifests) else (),
         created=datetime.now(UTC).isoformat(timespec="microseconds"),
         library=version("tundish"),

@@ -36,7 +36,7 @@ _SHARD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}\.arrow\Z")
 _FILE = re.compile(r"(state/)?[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}\Z")
 RUN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
-Bytes = bytes  # where a field has that name
+Bytes = bytes  # another name, for classes with a field `bytes`
 
 
 class BatchRecord(NamedTuple):
@@ -117,7 +117,7 @@ class StoredError(NamedTuple):
             if kind.__module__ == "builtins"
             else f"{kind.__module__}.{kind.__qualname__}"
         )
-        args = error.__reduce__()[1]  # of an OSError also its file, which `args` leaves out
+        args = error.__reduce__()[1]  # for an OSError with the file, which `args` leaves out
         try:
             same = json.loads(json.dumps(args, allow_nan=False)) == list(args)
         except (TypeError, ValueError, RecursionError):

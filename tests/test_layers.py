@@ -46,6 +46,7 @@ BASE = {
     "forked",
     "gaps",
     "merging",
+    "normalising",
     "ragged",
     "spec",
     "source",

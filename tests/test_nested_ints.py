@@ -10,7 +10,7 @@ import pytest
 
 from tundish import Dataset
 from tundish.errors import SpecError
-from tundish.spec import normalise
+from tundish.normalising import normalise
 
 BIG = 2**63 + 1
 

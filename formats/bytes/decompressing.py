@@ -1,4 +1,4 @@
-"""Decompressors of all compressions behind one interface, that of the standard library's `bz2`."""
+"""Decompressors of all compressions with one interface, that of the standard library's `bz2`."""
 
 from __future__ import annotations
 

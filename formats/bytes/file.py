@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from tundish.formats.format import Identity
 
 StorageOptions = Mapping[str, Any] | tuple[tuple[str, Any], ...] | None
-"""What a URL's filesystem is made with; as pairs, where it must be hashable."""
+"""The options of a URL's filesystem; as pairs, where they must be hashable."""
 
 _LOCAL_SCHEMES = ("file://", "local://")
 _PROTOCOL = re.compile("[A-Za-z][A-Za-z0-9+.-]*(://|::)")  # "s3://...", "zip::file://..."
-_PIECE = 1 << 30  # that one system call reads at most
+_PIECE = 1 << 30  # the most bytes that one system call reads
 _TELLTALES = frozenset(
     {"etag", "generation", "md5", "md5hash", "crc32c", "version", "versionid", "mtime", "created",
      "updated", "last_modified", "lastmodified", "last-modified"}
 )  # fmt: skip
-"""What filesystems say of a file that changes when its bytes do."""
+"""The attributes of a file that change with its bytes, in different filesystems."""
 
 
 def open_file(path: str, storage_options: StorageOptions = None) -> ByteFile:
@@ -103,7 +103,7 @@ def filesystem_of(path: str, storage_options: StorageOptions = None) -> tuple[An
 
 
 def remote_size(path: str, storage_options: StorageOptions = None) -> int | None:
-    """Return the size of a file at a URL; None if it cannot be had."""
+    """Return the size of a file at a URL; None if it is not available."""
     try:
         filesystem, inner = filesystem_of(path, storage_options)
         return int(filesystem.size(inner))
@@ -193,7 +193,7 @@ class _LocalFile(ByteFile):
         try:
             found = os.stat(name)  # noqa: PTH116 - a `Path` would cost ten times the call
             if stat.S_ISREG(found.st_mode):  # a pipe would wait for its writer
-                # Of the ways to hold a descriptor it is the one that no interrupt can make leak.
+                # The only way to hold a descriptor so that no interrupt can make it leak.
                 self._file = io.FileIO(name)
                 self._descriptor = self._file.fileno()
                 found = os.fstat(self._descriptor)

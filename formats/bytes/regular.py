@@ -49,7 +49,7 @@ def sync_folder(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:  # of filesystems that have no need to
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:  # filesystems without this need
             raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         os.close(descriptor)
@@ -59,9 +59,9 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY | getattr(os, "O_CLOEXEC", 
 _LOOK = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | BINARY
 _ATTEMPTS = 8
 _ABANDONED_S = 3600.0
-"""After so long it counts as nobody's, where files cannot be locked."""
+"""Seconds after which a temporary file counts as abandoned, if files cannot be locked."""
 
-# Of today, and of `tempfile`, which made them before.
+# Names of today, and those that `tempfile` made earlier.
 _TOKEN = r"\.(?:[0-9a-f]{16}|[a-z0-9_]{8})\.part"  # noqa: S105 - of a name
 
 
@@ -158,9 +158,9 @@ def _is_there(path: Path, descriptor: int) -> bool:
 
 
 LIMIT = 1 << 28
-"""Bytes of a file that is read in one piece, unless more is said."""
+"""The default limit in bytes for a file that is read in one piece."""
 
-# Of the flags that not every system has: a pipe is opened at once, a terminal does not become ours.
+# Flags that not every system has: they open a pipe at once, and do not make a terminal ours.
 _FLAGS = (
     os.O_RDONLY
     | BINARY

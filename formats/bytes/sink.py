@@ -90,7 +90,7 @@ class FileSink(ABC):
         Its final name.
     """
 
-    _open = False  # of one that could not be begun
+    _open = False  # for a sink that could not be opened
 
     def __init__(self, path: str, compressor: _Compressor | None) -> None:
         self.path = path
@@ -124,7 +124,7 @@ class FileSink(ABC):
             self._discard()
 
     def __del__(self) -> None:
-        if self._open and self._owner == os.getpid():  # not in a fork of who writes it
+        if self._open and self._owner == os.getpid():  # not in a fork of the writer
             self.abandon()
 
     @abstractmethod
@@ -183,7 +183,7 @@ class _LocalSink(FileSink):
         sync_folder(self._target.parent)
 
     def _discard(self) -> None:
-        with suppress(OSError):  # of what it still held, on a full disk
+        with suppress(OSError):  # an error of flushing, on a full disk
             self._file.close()
         with suppress(FileNotFoundError):
             self._aside.unlink()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tundish.formats.format import Identity
 
 COMPRESSIONS = ("", *DECOMPRESSORS)
-"""What `open_stream` can undo."""
+"""The compressions that `open_stream` reads."""
 
 PIECE = 1 << 20
 """So many decompressed bytes are made, held and skipped at once, at most."""
@@ -230,9 +230,9 @@ def _pieces(file: ByteFile, compression: str) -> Iterator[bytes]:
     _DamageError
         Raised after everything that can be trusted.
     """
-    place = 0  # in the file, of `data`
+    place = 0  # the offset of `data` in the file
     data = memoryview(b"")
-    engine: Decompressor | None = None  # of the member that is under way
+    engine: Decompressor | None = None  # decompresses the current member
     came = False
     while True:
         if not data:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.formats.example.features import name_of
-from tundish.formats.example.partitions import WantedList  # noqa: TC001 - so that signatures can be asked for
+from tundish.formats.example.partitions import WantedList  # noqa: TC001 - so that signatures can be resolved
 from tundish.formats.example.wire import MalformedError, fields, varint
 
 # A feature that was pickled for a worker has dtypes that are equal to these, but not the same objects.
@@ -40,7 +40,7 @@ def find(data: bytes, wanted: Sequence[WantedList]) -> list[np.ndarray | None]:
     values: list[np.ndarray | None] = []
     for key, kind, dense in wanted:
         places = found.get(key)
-        if places and dense:  # the last that says something
+        if places and dense:  # the last one with a value
             places = [place for place in places if place[0] < place[1]]
         values.append(feature_values(data, *places[-1], kind, key) if places else None)
     return values

@@ -42,7 +42,7 @@ _CONTEXT, _LISTS = 0x0A, 0x12
 _OF_CONTEXT = (FixedLenFeature, VarLenFeature, RaggedFeature)
 _OF_LISTS = (FixedLenSequenceFeature, VarLenFeature, RaggedFeature)
 
-# Of a feature that is there and says nothing: unlike in `parse_example`, it is not missing.
+# A feature that exists without values: unlike in `parse_example`, it is not missing.
 _NOTHING = {kind: np.empty(0, object if kind is bytes else kind) for kind in FIELD_OF}
 
 Features = Mapping[str, Feature] | None

@@ -21,10 +21,11 @@ _NAMES = {
 }  # fmt: skip
 _STRING = 7
 _NUMBERS = {name: number for number, name in _NAMES.items()}
-_MOST = 1 << 31  # bytes of a message, and so of what a shape may make of a few values
+# The most bytes of a message, and of an array that a shape may make from a few values.
+_MOST = 1 << 31
 _DTYPE, _SHAPE, _VERSION, _CONTENT = 0x08, 0x12, 0x18, 0x22
 
-# The field of each dtype's values, where they are not in one piece of bytes: number, and what is in it.
+# The field of each dtype's values if they are not one piece of bytes: its number and its contents.
 _VALUES = {
     "float32": (5, "f4"), "complex64": (9, "f4"), "float64": (6, "f8"), "complex128": (12, "f8"),
     "int64": (10, "varint"), "uint64": (17, "varint"), "uint32": (16, "varint"),

@@ -20,14 +20,14 @@ FEW = 16
 """Fewer examples are read one by one: a step of numpy costs the same for one as for many."""
 
 LONG, FAST = 32, 8
-"""After so many steps, fewer examples than this are read one by one."""
+"""After `LONG` steps, fewer than `FAST` examples are read one by one."""
 
 SHORT = 64
 """Pieces of fewer bytes are picked byte by byte; a slice costs as much."""
 
 _LENGTH = 0x0A  # the tag of field 1, of bytes or a message
 _TOO_LONG = 1 << 60
-_PAD = bytes(16)  # behind the last example, so that whole words can be read everywhere
+_PAD = bytes(16)  # after the last example, so that whole words can be read everywhere
 
 Plain = Callable[[int], "list[np.ndarray | None]"]
 

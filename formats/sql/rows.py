@@ -43,7 +43,7 @@ class SqlFormat(Format):
     name: ClassVar[str] = "SqlDataset"
     unit: ClassVar[str] = "row"
     seekable = False
-    tuning: ClassVar[frozenset[str]] = frozenset({"source"})  # which the path tells
+    tuning: ClassVar[frozenset[str]] = frozenset({"source"})  # the path names it
 
     @property
     def spec(self) -> Any:

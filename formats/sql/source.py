@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tundish.formats.format import Identity
 
 
-_SKIPPED = 1 << 14  # rows that are fetched at once to be left out
+_SKIPPED = 1 << 14  # rows that are fetched at once in order to skip them
 
 
 class Result(ABC):
@@ -68,7 +68,7 @@ class Cursor(Result):
         return [list(column) for column in zip(*rows, strict=True)] or [[]]
 
     def close(self) -> None:
-        with suppress(Exception):  # of a connection that is lost, nothing is left to close
+        with suppress(Exception):  # a lost connection cannot be closed
             self._cursor.close()
         with suppress(Exception):
             self._connection.close()
@@ -153,7 +153,8 @@ def _column(array: Any, name: str) -> Any:
 
 
 _HIDDEN = "***"
-_IN_URL = re.compile(r"(?<=://)([^:@/?#\s]*):(.*)@", re.DOTALL)  # to the last @: it may be in there
+# Up to the last @, which a password may contain.
+_IN_URL = re.compile(r"(?<=://)([^:@/?#\s]*):(.*)@", re.DOTALL)
 _IN_PAIR = re.compile(
     r"""(?P<key>\b\w*(?:password|passwd|passphrase|pwd|secret|token|api_?key)\w*\s*=\s*)
         (?P<secret>'(?:[^'\\]|\\.)*'? | "(?:[^"\\]|\\.)*"? | \{[^}]*\}? | [^\s;&]*)""",
@@ -331,7 +332,7 @@ def _postgresql_by_adbc(name: str) -> Any:
     connection = dbapi.connect(name)
     with connection.cursor() as cursor:
         cursor.execute("SET default_transaction_read_only = on")
-    connection.commit()  # the transaction in which it was said is none of those
+    connection.commit()  # it does not apply to the transaction in which it was set
     return connection
 
 

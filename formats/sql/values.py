@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.spec import normalise
+from tundish.normalising import normalise
 
 Bad = dict[int, str]
 """Rows that have no value, and why."""
@@ -237,7 +237,7 @@ def _time(value: Any, want: Any) -> Any:
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         value = value.astimezone(dt.UTC).replace(tzinfo=None)
     if isinstance(value, str) and value.strip().lower() in {"now", "today"}:
-        raise ValueError  # numpy's words for the time at which it reads them
+        raise ValueError  # words that numpy reads as the present time
     made = want.type(value, np.datetime_data(want)[0])
     whole = made if isinstance(value, int) else want.type(value)
     made = made.astype(want)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MAGIC = b"ARROW1"
 _CONTINUED = 0xFFFFFFFF
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
-_DENSE = 256  # so many times more bytes there may be where they are compressed
+_DENSE = 256  # the largest ratio by which bytes may be compressed
 _HEAD = 4096  # most heads are smaller
 
 Span = tuple[int, int]
@@ -152,7 +152,7 @@ def _head(data: bytes) -> tuple[int, int, int, int]:
     batch = at + _number(data, "<I", at)
     rows = _entry(data, batch, 0, "<q")
     nodes = _at(data, batch, 1)
-    if nodes:  # of each column it says again how many there are
+    if nodes:  # the number of rows is repeated for each column
         nodes += _number(data, "<I", nodes)
         if _number(data, "<I", nodes) and _number(data, "<q", nodes + 4) != rows:
             raise ValueError(
@@ -200,8 +200,8 @@ class _ArrowReader(BatchReader):
         self.identity = self._file.identity
         self._source: Spliced | None = None
         self._stream: Any = None
-        self._next = -1  # the batch that the stream stands at
-        self._shift = 0  # what its offsets there are more than those of the file
+        self._next = -1  # the batch that the stream gives next
+        self._shift = 0  # the stream's offsets minus those of the file
         try:
             self._messages = messages_of(self._file)
             self._count()

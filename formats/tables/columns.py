@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 from tundish.errors import SpecError
 from tundish.formats.tables import views
 from tundish.formats.tables.casting import cast_whole
-from tundish.spec import normalise
+from tundish.normalising import normalise
 
 Bad = dict[int, str]
 """Rows that have no value, and why."""
@@ -149,7 +149,7 @@ def _extension(array: Any, name: str, defaults: Mapping[str, Any], bad: Bad) -> 
     return values
 
 
-# -- values, whatever stands where nulls are --------------------------------------------------------
+# -- values, with anything in the places of nulls ---------------------------------------------------
 
 
 def _values(array: Any, name: str, bad: Bad) -> np.ndarray:

@@ -29,14 +29,14 @@ _DIRECT = (
     pa.types.is_time,
     pa.types.is_timestamp,
 )
-"""What pyarrow makes of text; other types are made of str."""
+"""The types that pyarrow parses from text; others are cast from str."""
 
 
 _MISFIT = re.compile(
     r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (.*?): (.*)", re.DOTALL
 )
 _NEWLINE = "a quoted field contains a newline; newlines_in_values=True allows that"
-_THREAD_BYTES = 1 << 20  # that each of pyarrow's threads parses at once
+_THREAD_BYTES = 1 << 20  # bytes that each of pyarrow's threads parses at once
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class _CsvGrammar(Grammar):
             self.start = len(first)
             return list(form.column_names or ())
         end = int(starts[1]) if len(starts) > 1 else len(first)
-        line = first[int(starts[0]) : end] + b"\n"  # which the only line of a file may lack
+        line = first[int(starts[0]) : end] + b"\n"  # a file's only line may lack its newline
         if form.header:
             _check_returns(first[int(starts[0]) : end], "header")
         self.start = end if form.header else int(starts[0])
@@ -141,7 +141,7 @@ class _CsvGrammar(Grammar):
         wanted, skip = {"include_columns": unknown}, None
         try:
             table = self._read(rows, self._options(rows, names), skip, wanted)
-        except pa.ArrowInvalid:  # some lines are no rows; reading tells
+        except pa.ArrowInvalid:  # some lines are no rows; reading raises the error
             rows = rows.decode(errors="replace").encode()  # the handler is given text
             skip = {"invalid_row_handler": lambda _: "skip"}
             table = self._read(rows, self._options(rows, names), skip, wanted)
@@ -231,7 +231,7 @@ class _CsvGrammar(Grammar):
 
 
 def _check_returns(data: bytes, what: str) -> None:
-    """Check that carriage returns stand at the ends of lines only.
+    """Check that there are carriage returns only at the ends of lines.
 
     Raises
     ------

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 def digest_of_table(table: Any) -> str:
     """Return a digest of a table's names, types and values.
 
-    What stands in memory in the place of a null does not count.
+    The memory of a null's value does not count.
 
     Parameters
     ----------

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tundish.formats.format import RecordReader
     from tundish.formats.tables.reader import MergedBatches, TableBatch, TableReader, TableRows
 
-_TOGETHER = ""  # the key of batches that were put together
-_FAR = np.iinfo(np.int64).max  # behind the last row of a file
+_TOGETHER = ""  # the key of combined batches
+_FAR = np.iinfo(np.int64).max  # after the last row of a file
 
 _between: WeakSet[TableFiles] = WeakSet()
 """The source whose rows are kept for its next iterator: at most one."""
@@ -40,8 +40,8 @@ class TableFiles(RecordFiles):
     def _begin(self) -> None:
         super()._begin()
         self._kept, self._known = ByteCache(), 0
-        self._asked = list[int]()  # which batches had the rows that were asked for last
-        self._tried = False  # to put those together
+        self._asked = list[int]()  # the batches of the last requested rows
+        self._tried = False  # whether combining those batches was tried
 
     def __getstate__(self) -> dict[str, Any]:
         kept = super().__getstate__()
@@ -135,7 +135,7 @@ class TableFiles(RecordFiles):
         """Return rows by number as columns; None if they do not fit one batch."""
         try:
             parts = self._picked(numbers)
-        except Exception:  # noqa: BLE001 - told at its record
+        except Exception:  # noqa: BLE001 - raised again at its record
             return None
         if any(chunk.bad or chunk.problem for _, chunk in parts):
             return None
@@ -148,7 +148,7 @@ class TableFiles(RecordFiles):
             rows = together.rows(numbers)
             if rows is not None:
                 return [(slice(None), together.batch.chunk(rows))]
-            if len(numbers) > 1:  # others are asked for now, and want its room
+            if len(numbers) > 1:  # other rows are requested now, and need its memory
                 self._kept.pop(_TOGETHER)
         order = np.argsort(numbers)
         parts, k = list[tuple[Any, Any]](), 0
@@ -184,7 +184,7 @@ class TableFiles(RecordFiles):
             self._tried = self._tried and again
             return
         self._tried = True
-        # Beside what is put together there has to be room for what is asked for next.
+        # Besides the combined batches, there must be room for the next request.
         if whole or 2 * sum(one.nbytes for one in asked.values()) <= self._kept.room:
             found = next(iter(asked.values())).together(asked)
             if found is not None:
@@ -252,7 +252,7 @@ def _stacked(parts: list[tuple[Any, Any]], count: int) -> Any:
 def _column(column: np.ndarray) -> np.ndarray:
     kinds = set(map(type, column.ravel())) if column.dtype == object else {str}
     if kinds in ({str}, {bytes}):
-        # What is read is read-only, or a view: what is not was made of rows here and there just now.
+        # Arrays that were read are read-only, or views; any other was made just now of scattered rows.
         return column if column.flags.owndata and column.flags.writeable else column.copy()
     if kinds != {np.ndarray} or column.ndim > 1 or column[0].dtype == object:
         raise _NoBatchError

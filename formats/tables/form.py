@@ -44,7 +44,7 @@ class TableFormat(Format):
     tuning: ClassVar[frozenset[str]] = frozenset({"buffer_size", "storage_options"})
 
     required: ClassVar[bool] = False
-    """Whether a null of floats or times is an error like others."""
+    """True if a null of floats or times is an error, like other nulls."""
 
     def shaped(self, columns: dict[str, Any]) -> Any:
         """Return the nest of a row from its columns."""

@@ -21,7 +21,7 @@ from tundish.formats.tables.source import ARROW_ERRORS
 from tundish.formats.tables.text import Grammar, TextFormat
 
 DEEPEST = 100
-"""So many objects and lists may stand in each other: pyarrow goes down by calling itself, without a limit."""
+"""The deepest nesting of objects and lists: pyarrow recurses into them without a limit."""
 
 BLANKS = b" \t\r"
 
@@ -104,7 +104,7 @@ def check_depth(data: bytes) -> None:
         Something is.
     """
     if data.count(b"[") + data.count(b"{") < DEEPEST + data.count(b"\n"):
-        return  # an object opens in each line, and so no line has room for so many
+        return  # each line opens an object, so no line can nest that deep
     openings = data.translate(None, _NO_OPENING).split(b"\n")
     if max(map(len, openings)) <= DEEPEST:
         return
@@ -128,7 +128,7 @@ def _learnt(first: bytes, form: JsonLinesFormat) -> Any:
         try:
             piece = _read(first[bounds[begin] : bounds[stop]], pj.ParseOptions())
             found = pa.unify_schemas([found, piece.schema], promote_options="permissive")
-        except ARROW_ERRORS:  # a line that is none, or of another type: reading tells
+        except ARROW_ERRORS:  # an invalid line, or one of another type: reading raises the error
             if stop - begin > 1:
                 middle = (begin + stop) // 2
                 spans += [(middle, stop), (begin, middle)]
@@ -147,7 +147,7 @@ def _objects(lines: list[bytes]) -> list[Any]:
         try:
             found.append(json.loads(line))
         except (ValueError, RecursionError):
-            continue  # reading tells
+            continue  # reading raises the error
     return found
 
 

@@ -52,7 +52,7 @@ class Lines:
         self._stream = open_stream(path, compression, options) if compression else None
         self._rest = b""
         self._ended = False
-        self._near = 0, b""  # what `cut` read last, and where
+        self._near = 0, b""  # the offset and the bytes that `cut` read last
 
     @property
     def identity(self) -> Identity:
@@ -114,7 +114,7 @@ class Lines:
                 cut = self._cut(self._rest)
                 if not cut:
                     raise
-                return self._give(self._rest, cut)  # the next call tells
+                return self._give(self._rest, cut)  # the next call raises the error
             self._ended = not piece
             pieces.append(piece)
             total += len(piece)

@@ -142,7 +142,7 @@ class ArrowRows:
         batch, at = self._batches[number], rows - self._starts[number]
         if number not in self._views:
             plain = all(pa.types.is_primitive(c.type) and not c.null_count for c in batch.columns)
-            # Of numbers, columns are views; booleans are bits and are not.
+            # Columns of numbers are views; booleans are bits, and their columns are copies.
             plain = plain and not any(pa.types.is_boolean(c.type) for c in batch.columns)
             bad: dict[int, str] = {}
             whole = self.layout.nest(batch, bad) if plain else None

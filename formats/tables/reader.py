@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tundish.spec import Tree
 
 PIECE_BYTES = 4 << 20
-"""About so much is made of Arrow's rows at once, where records are read one after another."""
+"""The approximate number of bytes that are converted at once when records are read in sequence."""
 
 MOST_ROWS = 1 << 16
 
@@ -89,10 +89,10 @@ class TableReader(RecordReader):
     """Reads rows; a format supplies the next ones."""
 
     unit: ClassVar[str] = "byte"
-    """What its places count."""
+    """The unit of its places."""
 
     kept: ByteCache
-    """What was decoded, of a format that decodes rows together."""
+    """The decoded rows, if the format decodes several together."""
 
     def __init__(self, path: str, place: int) -> None:
         self.path, self.place = path, place
@@ -228,9 +228,8 @@ class TableBatch:
         if len(found) != 1:  # texts beyond what one array can have
             return None
         counts = np.array([len(rows) for rows in parts], np.int64)
-        edges = np.setxor1d(
-            firsts, firsts + counts
-        )  # one that begins where another ends is one with it
+        # A run that begins where another ends continues that one.
+        edges = np.setxor1d(firsts, firsts + counts)
         before = np.full(len(edges) + 1, _NOWHERE)
         before[1::2] = (firsts + counts - np.cumsum(counts))[firsts.searchsorted(edges[::2])]
         batch = TableBatch(0, len(found[0]), found[0], batches[int(firsts[0])].layout)
@@ -325,7 +324,7 @@ class BatchReader(TableReader):
         if batch is None:
             return None
         stop = batch.stop
-        if batch.rows is not None:  # as many as are good to have at once
+        if batch.rows is not None:  # a suitable number at a time
             step = PIECE_BYTES * (stop - batch.first) // max(1, batch.nbytes)
             stop = min(stop, place + max(1, min(MOST_ROWS, step)))
         return batch.chunk(range(place, stop)), 0

@@ -25,7 +25,7 @@ ARROW_ERRORS = (
     MemoryError,
     IndexError,
 )
-"""What pyarrow raises over bytes that are not what they should be."""
+"""The errors of pyarrow about bytes that are not as they should be."""
 
 
 def in_short(problem: BaseException) -> str:
@@ -47,7 +47,7 @@ def check_names(schema: Any) -> None:
 
 def _check_field(field: Any) -> None:
     kind = field.type
-    _ = field.name, getattr(kind, "tz", None)  # which are decoded as they are asked for
+    _ = field.name, getattr(kind, "tz", None)  # both are decoded on access
     for k in range(kind.num_fields):
         _check_field(kind.field(k))
 
@@ -66,7 +66,7 @@ def check_kind(field: Any) -> None:
     except KeyError:
         raise TypeError(f"{field.name!r} has the type {kind}, which pyarrow cannot read") from None
     except pa.ArrowException:
-        pass  # arrays without a value cannot be made of all
+        pass  # some types have no arrays without a value
     for k in range(kind.num_fields):
         check_kind(kind.field(k))
 

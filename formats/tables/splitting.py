@@ -87,5 +87,5 @@ def _joined(
     if k < len(odd) and not ended:
         begin = int(ends[odd[k]])
         if len(data) - begin <= _LONGEST and opened.fullmatch(data, begin, int(ends[-1])):
-            inner += range(odd[k] + 1, len(ends))  # it may go on
+            inner += range(odd[k] + 1, len(ends))  # the row may continue
     return np.delete(ends, inner) if inner else ends

@@ -32,7 +32,7 @@ FIRST_BYTES = 1 << 20
 """The number of bytes at the beginning of a file from which types are inferred."""
 
 BLOCK_BYTES = 1 << 20
-"""So much is parsed at once, where records are read one after another."""
+"""The number of bytes that are parsed at once when records are read in sequence."""
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -145,7 +145,7 @@ class _TextReader(TableReader):
         except RecordCorruptError:
             if self._form.seekable:
                 raise
-            return  # the first record is damaged: reading it tells
+            return  # the first record is damaged: reading it raises the error
         if not first:
             return
         bom = len(_BOM) if first.startswith(_BOM) else 0

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tundish.errors import SpecError
-from tundish.spec import normalise
+from tundish.normalising import normalise
 
 _TEXTS, _BYTES = pa.large_list(pa.large_string()), pa.large_list(pa.large_binary())
 _EMPTY = pa.large_list(pa.null())

@@ -44,7 +44,7 @@ class MemberGroups:
         self._window = window
         self._met: tuple[bytes, Member] | None = None  # the first of the next group, and its key
         self._end = place
-        self._over = False  # whether the end has been met, and nothing behind it
+        self._over = False  # whether the end has been reached, with nothing after it
 
     def next(self, take: Callable[[Member], object]) -> tuple[int, bytes] | None:
         """Walk through the next group.
@@ -201,7 +201,7 @@ class _TarReader(RecordReader):
         self.path, self.identity, self.place = file.path, file.identity, place
         self._file, self._window, self._extensions = file, window, extensions
         self._groups = MemberGroups(window, place)
-        self._late: Exception | None = None  # what the element at `place` raises, if that is known
+        self._late: Exception | None = None  # the error of the element at `place`, if it is known
 
     def read(self, most: int) -> RecordRun:
         places: list[int] = []
@@ -216,7 +216,7 @@ class _TarReader(RecordReader):
                 self._late = problem
                 if values:
                     break
-                if self._groups.place != self.place:  # it is known where to go on
+                if self._groups.place != self.place:  # the offset to continue from is known
                     self._late = None
                 self.place = self._groups.place
                 raise

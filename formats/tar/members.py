@@ -91,7 +91,7 @@ def over_stream(stream: ByteStream) -> ByteWindow:
 BLOCK = 512
 _ZEROS = bytes(BLOCK)
 _MOST_EXTENDED = 1 << 20  # bytes of a long name or of pax records; a path has 4,096 at most
-_DIGITS = 24  # of the size of a file; to read a number of a million takes seconds
+_DIGITS = 24  # of a file's size; parsing a million digits takes seconds
 
 _REGULAR = (b"0", b"\0", b"7", b"S")
 _SPARSE = b"S"
@@ -221,7 +221,7 @@ def _checked_size(block: bytes, offset: int) -> int:
 
 def _check_magic(block: bytes) -> None:
     """Raise the right error for a file that is compressed."""
-    if compression_of(block) in {"GZIP", "ZSTD"}:  # what ZLIB's two bytes say may be a name
+    if compression_of(block) in {"GZIP", "ZSTD"}:  # the two bytes of ZLIB's header may begin a name
         raise DamageError(0, f"no tar header{looks_like(block)}")
 
 

@@ -20,11 +20,11 @@ HEADER = 12
 """Bytes before a record: its length, and the checksum of that."""
 
 FOOTER = 4
-"""Bytes behind it: its checksum."""
+"""Bytes after a record: its checksum."""
 
 _MOST_KNOWN = 1 << 16
-_ALIKE = 8  # after so many records of one length in a row, it is worth looking whether the next
-_AT_ONCE = 1024  # are of it too
+_ALIKE = 8  # records of one length in a row, after which the next ones are compared with it at once
+_AT_ONCE = 1024  # records that are compared
 
 
 class Lengths:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tundish.loader.dataloader.recipe import Recipe
     from tundish.loader.run.coordinating.coordinator import Coordinator
     from tundish.loader.run.coordinating.memory import Memory
-    from tundish.loader.run.starting.launcher import Exit
+    from tundish.loader.run.starting.workerprocess import Exit
     from tundish.loader.run.wire.messages import Done
     from tundish.loader.watch.watch import StageMeter
     from tundish.shm.frames import Placing

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import functools
-import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from tundish.calls import check_is
-from tundish.formats.bytes.stream import check_compression, open_stream
+from tundish.formats.bytes.stream import check_compression
 from tundish.formats.example.parsing import parse_example
 from tundish.formats.paths import find
 from tundish.loader.dataset import Dataset
+from tundish.loader.files.csvprobe import CsvProbe
 from tundish.loader.files.csvtuples import CsvDataset, csv_form
 from tundish.loader.files.records import TFRecordDataset
 from tundish.loader.files.tables import check_character
@@ -54,60 +52,60 @@ def make_csv_dataset(  # noqa: PLR0917 - tf.data's order
     ignore_errors: bool = False,
     encoding: str = "utf-8",
 ) -> Dataset:
-    r"""Batches of the rows of CSV files, as a dict of columns, and perhaps a label: tf.data's function.
+    r"""Make batches of the rows of CSV files: a dict of columns, and perhaps a label.
 
     Parameters
     ----------
     file_pattern : str or list of str
-        Paths, or patterns of them (`Dataset.list_files`).
+        Paths, or patterns of paths (`Dataset.list_files`).
     batch_size : int
-        How many rows a batch has.
+        The number of rows in a batch.
     column_names : list of str, optional
-        Of all columns. None: what the first line of each file says, which must be the same in all.
+        The names of all columns. None: the first line of each file has them, the same in all files.
     column_defaults : list, optional
-        As `record_defaults` of `CsvDataset`, one for each column that is read. None: what the first rows look
-        like, with 0 or the empty text for an empty field.
+        The `record_defaults` of `CsvDataset`, one for each column that is read. None: the dtypes follow from the first
+        rows, and an empty field is 0 or the empty text.
     label_name : str, optional
-        The column that is not in the dict: an element is then ``(dict, label)``.
+        The column to separate from the dict, so that an element is ``(dict, label)``.
     select_columns : list of int or str, optional
         The numbers or names of the columns to read. None: all.
     field_delim, use_quote_delim, na_value, header
-        As of `CsvDataset`.
+        The same as for `CsvDataset`.
     num_epochs : int, optional
-        How often the files are read. None: without end.
+        The number of times that the files are read. None: without end.
     shuffle : bool
-        Whether files and rows are shuffled.
+        True to shuffle files and rows.
     shuffle_buffer_size, shuffle_seed
-        As of `Dataset.shuffle`.
+        The arguments of `Dataset.shuffle`.
     prefetch_buffer_size : int, optional
-        As of `Dataset.prefetch`; None is ``AUTOTUNE``.
+        The argument of `Dataset.prefetch`; None means ``AUTOTUNE``.
     num_parallel_reads : int, optional
-        How many files are read in turn, in workers. None: one after another, in this process.
+        The number of files that workers read in turn. None: files are read one after another, in this process.
     sloppy : bool
-        Whether the order may depend on which file is read first.
+        True if the order may depend on which file is read first.
     num_rows_for_inference : int, optional
-        How many rows are looked at for dtypes. None: all.
+        The number of rows from which dtypes are inferred. None: all.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        Of all files; it is not guessed from their names.
+        The compression of all files; it is not guessed from their names.
     ignore_errors : bool
-        Whether rows that are wrong are left out.
+        True to skip damaged rows.
     encoding : str
-        Of the header, and of the rows that dtypes are learnt of.
+        The encoding of the header, and of the rows from which dtypes are inferred.
 
     Returns
     -------
     Dataset
-        Of batches; the last may be smaller, unless `num_epochs` is None.
+        A dataset of batches. The last batch may be smaller, unless `num_epochs` is None.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these, no file matches, or headers differ.
+        An argument has a wrong type or value, no file matches, or headers differ.
 
     Notes
     -----
-    The files are looked at when the dataset is built, if `column_names` or `column_defaults` are not given.
-    Dtypes are int32, int64, float32, float64 or text, the first that holds all that was seen. Text is bytes.
+    If `column_names` or `column_defaults` is not given, the files are read when the dataset is built.
+    An inferred dtype is the first of int32, int64, float32, float64 and text that holds all values seen. Text is bytes.
 
     Examples
     --------
@@ -122,7 +120,7 @@ def make_csv_dataset(  # noqa: PLR0917 - tf.data's order
     """
     check_count("batch_size", batch_size, least=1)
     paths = _matching(file_pattern)
-    probe = _Probe(
+    probe = CsvProbe(
         paths, field_delim, use_quote_delim, check_compression(compression_type), encoding
     )
     names = list(column_names) if column_names is not None else probe.names(header)
@@ -165,7 +163,7 @@ def make_csv_dataset(  # noqa: PLR0917 - tf.data's order
 
 
 def _matching(file_pattern: Any) -> list[str]:
-    """The paths that match a pattern, or one of several."""
+    """Return the paths that match a pattern, or one of several."""
     given = [file_pattern] if isinstance(file_pattern, str) else file_pattern
     paths = find(tuple(check_items("file_pattern", given, "paths")))
     if not paths:
@@ -182,7 +180,7 @@ def _batched(
     sloppy: bool,
     drops: bool = False,
 ) -> Dataset:
-    """Batches of some epochs, shuffled by (`buffer_size`, `seed`); without end of whole ones only."""
+    """Repeat and batch a dataset, shuffled with ``(buffer_size, seed)``; endless repetition gives full batches only."""
     if sloppy:
         ds = ds.with_options(Options(deterministic=False))
     if order is not None:
@@ -226,107 +224,20 @@ def _chosen(select_columns: Any, names: list[str]) -> list[int]:
     return sorted(found)
 
 
-@dataclass(frozen=True)
-class _Probe:
-    """The first rows of files, read before the dataset is built."""
-
-    paths: list[str]
-    delimiter: str
-    quoted: bool
-    compression: str
-    encoding: str
-
-    def _rows(self, path: str) -> Iterator[list[str]]:
-        quoting: Any = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
-        with (
-            open_stream(path, self.compression) as stream,
-            io.TextIOWrapper(io.BufferedReader(stream), self.encoding, newline="") as text,
-        ):
-            yield from csv.reader(text, delimiter=self.delimiter, quoting=quoting)
-
-    def names(self, header: bool) -> list[str]:
-        """Return the names in the header lines."""
-        if not header:
-            raise ValueError(
-                "column_names is needed where header=False: nothing else says what the columns are called"
-            )
-        found: list[str] | None = None
-        for path in self.paths:
-            names = next(self._rows(path), None)
-            if names is None:
-                raise ValueError(f"{path} has no header: it is empty")
-            if found is not None and names != found:
-                raise ValueError(f"{path} has the columns {names}, {self.paths[0]} has {found}")
-            found = names
-        assert found is not None
-        return found
-
-    def defaults(
-        self, names: list[str], chosen: list[int], na_value: str, header: bool, count: int | None
-    ) -> list[Any]:
-        """Return defaults whose dtypes fit the first rows of each column."""
-        ranks = [-1] * len(chosen)
-        for row in islice(self._body(len(names), header), count):
-            for k, column in enumerate(chosen):
-                if row[column] not in ("", na_value):
-                    ranks[k] = max(ranks[k], _rank(row[column], ranks[k]))
-        return [_RANKS[rank][1] for rank in ranks]
-
-    def _body(self, width: int, header: bool) -> Iterator[list[str]]:
-        for path in self.paths:
-            for number, row in enumerate(self._rows(path)):
-                if header and not number:
-                    continue
-                if len(row) != width:
-                    raise ValueError(
-                        f"{path} has {len(row)} fields in row {number + 1}, {width} were expected; "
-                        "column_defaults says dtypes without looking"
-                    )
-                yield row
-
-
-def _fits_int(dtype: Any) -> Callable[[str], bool]:
-    return lambda text: np.iinfo(dtype).min <= int(text) <= np.iinfo(dtype).max
-
-
-def _fits_float(dtype: Any) -> Callable[[str], bool]:
-    return lambda text: abs(float(text)) <= float(np.finfo(dtype).max)
-
-
-_RANKS: list[tuple[Callable[[str], bool], Any]] = [
-    (_fits_int(np.int32), np.int32(0)),
-    (_fits_int(np.int64), np.int64(0)),
-    (_fits_float(np.float32), np.float32(0)),
-    (_fits_float(np.float64), np.float64(0)),
-    (lambda _: True, ""),  # also of a column of which nothing was seen: the last
-]
-
-
-def _rank(text: str, least: int) -> int:
-    """Return the number of the first dtype, from `least` on, that can represent a text."""
-    for rank in range(max(least, 0), len(_RANKS)):
-        try:
-            if _RANKS[rank][0](text):
-                return rank
-        except ValueError:
-            pass
-    return len(_RANKS) - 1
-
-
 def parse_example_dataset(
     features: Mapping[str, Any],
     num_parallel_calls: int | None = None,
     deterministic: bool | None = None,
 ) -> Callable[[Dataset], Dataset]:
-    """`tundish.io.parse_example` of every batch of serialized examples, for `apply`.
+    """Make a function for `Dataset.apply` that parses every batch of serialized examples.
 
     Parameters
     ----------
     features : dict
-        What is wanted, by name.
+        The features to parse, by name (`tundish.io.parse_example`).
     num_parallel_calls, deterministic
-        As of `Dataset.map`. In tf.data `num_parallel_calls` is 1 if it is not given, which is a
-        thread; here it is this process.
+        The arguments of `Dataset.map`. If `num_parallel_calls` is not given, tf.data uses one thread; here this process
+        parses.
 
     Raises
     ------
@@ -357,43 +268,43 @@ def make_batched_features_dataset(  # noqa: PLR0917 - tf.data's signature
     sloppy_ordering: bool = False,
     drop_final_batch: bool = False,
 ) -> Dataset:
-    """Batches of parsed examples, as a dict of features, and perhaps a label: tf.data's function.
+    """Make batches of parsed examples: a dict of features, and perhaps a label.
 
     Parameters
     ----------
     file_pattern : str or list of str
-        Paths, or patterns of them (`Dataset.list_files`).
+        Paths, or patterns of paths (`Dataset.list_files`).
     batch_size : int
-        How many examples a batch has.
+        The number of examples in a batch.
     features : dict
-        What is wanted of them, by name (`tundish.io.parse_example`).
+        The features to parse, by name (`tundish.io.parse_example`).
     reader : callable
-        Called as ``reader(path, *reader_args)``; a dataset of serialized examples.
+        Called as ``reader(path, *reader_args)``; returns a dataset of serialized examples.
     label_key : str, optional
-        The feature that is not in the dict: an element is then ``(dict, label)``.
+        The feature to separate from the dict, so that an element is ``(dict, label)``.
     reader_args : list, optional
         More arguments of the reader.
     num_epochs : int, optional
-        How often the files are read. None: without end.
+        The number of times that the files are read. None: without end.
     shuffle : bool
-        Whether files and examples are shuffled.
+        True to shuffle files and examples.
     shuffle_buffer_size, shuffle_seed
-        As of `Dataset.shuffle`.
+        The arguments of `Dataset.shuffle`.
     prefetch_buffer_size : int, optional
-        As of `Dataset.prefetch`; None is ``AUTOTUNE``.
+        The argument of `Dataset.prefetch`; None means ``AUTOTUNE``.
     reader_num_threads : int, optional
-        How many files are read in turn, in workers. None: one after another, in this process.
+        The number of files that workers read in turn. None: files are read one after another, in this process.
     parser_num_threads : int, optional
-        ``num_parallel_calls`` of the `map` that parses. None: this process.
+        ``num_parallel_calls`` of the `map` that parses. None: this process parses.
     sloppy_ordering : bool
-        Whether the order may depend on which file is read first.
+        True if the order may depend on which file is read first.
     drop_final_batch : bool
-        Whether a last batch that is smaller is left out; so it is if `num_epochs` is None.
+        True to drop a last batch that is smaller. It is always dropped if `num_epochs` is None.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these, no file matches, or the label is none of the features.
+        An argument has a wrong type or value, no file matches, or the label is none of the features.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from tundish.formats.tables.csv import CsvTuplesFormat
 from tundish.loader.files.dataset import FileDataset, Paths, check_buffer
 from tundish.loader.files.tables import check_character
 from tundish.loader.plan.checks import check_count, check_flag, check_items, check_text
-from tundish.spec import normalise
+from tundish.normalising import normalise
 
 
 class CsvDataset(FileDataset):

@@ -114,7 +114,7 @@ def compression_of(compression_type: Any, filenames: Any) -> str:
     if compression_type is not None:
         return check_compression(compression_type)
     paths = filenames_node(filenames).listed_paths
-    if paths is None:  # names that nobody knows yet
+    if paths is None:  # the names are not known yet
         return ""
     found = {_told_by(path): path for path in reversed(paths)}
     if len(found) > 1:

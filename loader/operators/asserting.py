@@ -199,11 +199,6 @@ class Validated(OwnFunction):
 class AssertingMethods(Fluent):
     """Methods of `Dataset` that drop errors, and check or fill up the number of elements."""
 
-    def iterator(
-        self, *, iteration: int = 0, workers: int | None = None, executor: str | None = None
-    ) -> Any:
-        raise NotImplementedError
-
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Self:
         """Drop the elements that failed.
 

@@ -33,13 +33,12 @@ from tundish.loader.protocols.refs import (
 )
 from tundish.loader.protocols.specs import fixed_nbytes, over, stacked, static_spec
 from tundish.loader.protocols.state_parsing import count, load_part
+from tundish.normalising import copy_element, normalise
 from tundish.ragged import RaggedRows, ragged_apart
 from tundish.spec import (
     ArraySpec,
-    copy_element,
     flatten,
     map_leaves,
-    normalise,
     paths,
     spec_of,
     unflatten,

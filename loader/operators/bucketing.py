@@ -17,7 +17,8 @@ from tundish.loader.plan.node import OwnFunction
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.refs import not_there
 from tundish.loader.protocols.specs import static_spec
-from tundish.spec import flatten, leaf_key, normalise, unflatten
+from tundish.normalising import normalise
+from tundish.spec import flatten, leaf_key, unflatten
 
 
 @dataclass(frozen=True, eq=False)

@@ -187,7 +187,7 @@ class CacheStore:
         self.items: list[Any] | None = None
         self._limit = limit
         self._fillings: weakref.WeakSet[Filling] = weakref.WeakSet()
-        self._used = 0  # by all fillings, including some that no longer exist
+        self._used = 0  # bytes of all fillings, including some that no longer exist
         self._full = False
         self._lock = renewed(threading.Lock())
 
@@ -214,9 +214,8 @@ class CacheStore:
             return False
         kept = self.again(item)
         if type(kept) is Made:
-            kept.value = map_leaves(
-                _read_only, kept.value
-            )  # its receiver copies it, or cannot write
+            # The receiver copies it, or cannot write to it.
+            kept.value = map_leaves(_read_only, kept.value)
             if type(item) is Made:
                 item.value = shared(kept.value)
         size = item_nbytes(kept, filling.seen)
@@ -241,7 +240,8 @@ class CacheStore:
 
     def _make_room(self, filling: Filling) -> bool:
         """Drop the items of other passes, and of this one if it does not fit alone; return True if it fits."""
-        self._used = sum(other.used for other in self._fillings)  # by the fillings that still exist
+        # Bytes of the fillings that still exist.
+        self._used = sum(other.used for other in self._fillings)
         if self._used > self._limit:
             self._full = filling.used > self._limit
             self._drop(None if self._full else filling)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _MANY = 10_000
-"""Up to so many skipped elements (the header of a text file, say) are read, which is faster than indexing the files."""
+"""The most skipped elements (such as the header of a text file) that are read, which is faster than indexing the files."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,8 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.shuffling import pair_of_pass, philox32
-from tundish.spec import ArraySpec, normalise
+from tundish.normalising import normalise
+from tundish.spec import ArraySpec
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Gather, Maker, Spec, Value

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tundish.loader.watch.watch import StageMeter, Watch
 
 _TIME_EACH = 16
-"""One in so many elements of a generator is timed."""
+"""One element of a generator in this many is timed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Generator(SourceNode):
         return maker.replayed(self)
 
     def run_again(self) -> Iterator[Any]:
-        return until_it_raises(self)
+        return until_it_raises(self.function, self.args, self.signature)
 
 
 class Generated:
@@ -82,7 +82,8 @@ class Generated:
         at = self._count
         try:
             if self._run is None:
-                self._run = generated(self._node)
+                node = self._node
+                self._run = generated(node.function, node.args, node.signature)
                 for _ in range(at):
                     next(self._run)
             if at % _TIME_EACH != 1 or not self._timing:  # the first also opens files

@@ -26,7 +26,7 @@ from tundish.loader.protocols.state_parsing import (
     load_part,
     within,
 )
-from tundish.spec import normalise
+from tundish.normalising import normalise
 
 if TYPE_CHECKING:
     from tundish.loader.operators.windows import DatasetClass

@@ -240,7 +240,7 @@ def _mapped(function: Callable[..., Any], label: str, hand: Callable[..., Any]) 
             try:
                 y = function(*x) if type(x) is tuple else function(x)
                 if type(y) is not int64:
-                    # No variable of this frame is to refer to it while others look at it.
+                    # No variable of this frame may refer to it while others count its references.
                     x = None  # noqa: PLW2901 - see above
                     y = hand(y, y := None)
             except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again

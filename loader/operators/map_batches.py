@@ -23,7 +23,8 @@ from tundish.loader.plan.node import function_name
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Ref, ref_of
 from tundish.loader.protocols.raised import add_note, node_of
-from tundish.spec import is_namedtuple, normalise
+from tundish.normalising import normalise
+from tundish.spec import is_namedtuple
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Builder, Machine, Maker, Spec, Value

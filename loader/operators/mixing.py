@@ -86,7 +86,7 @@ class Chooser(Protocol):
     """Chooses the next input; may raise End and NotReady like a machine."""
 
     eligible: frozenset[int]
-    """Which inputs may be chosen at all."""
+    """The inputs that may be chosen."""
 
     def next(self, ended: frozenset[int]) -> int | Failure: ...
     def mark(self) -> Mark: ...
@@ -128,7 +128,7 @@ class Mixed:
                 except End:
                     self._at = self._chooser.mark()
                     break
-                # A mark is good just after an item, not when one was not ready.
+                # Take the mark right after an item: an input that raises NotReady may have moved on in part.
                 self._at = self._chooser.mark()
                 if isinstance(chosen, Failure):
                     self._keep()

@@ -23,7 +23,7 @@ class WithOptions(Passing):
 
     options: Options
 
-    op = "with_options"  # what of them changes elements is asked of `options_of`
+    op = "with_options"  # `options_of` gives those that change elements
     one_by_one = True
 
     @property

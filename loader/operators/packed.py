@@ -36,7 +36,7 @@ Kinds = str | dict[str, str]
 """The dtypes of a sequence: of a bare array, or by key."""
 
 Link = tuple[Any, Any]
-"""A row as it grows, from its end: ``(what came before, slice)``; () for an empty one."""
+"""A row as it grows, from its end: ``(the row before, slice)``; () for an empty one."""
 
 
 class Piece:
@@ -120,7 +120,7 @@ class Packed:
     def _take(self) -> Failure | None:
         """Go to the next sequence, or return an error in its place."""
         item = self._up.next()
-        # A mark is good just after an item: one that is not ready may have moved a part of it.
+        # Take the mark right after an item: an input that raises NotReady may have moved on in part.
         self._before, self._reached = self._reached, self._up.mark()
         self._item, self._at, self._total = None, 0, 0
         skip, self._skip = self._skip, 0
@@ -135,7 +135,7 @@ class Packed:
             total = check_length(self._node, total)
         except SpecError as error:
             error.add_note(f"tundish: in {self._label}, at element {item.ref}")
-            # The first one is told too: what is made again of the ref fails in the same way.
+            # The ref has the first sequence, too, so that an element made from it again fails in the same way.
             first = [] if self._first in (None, item.ref) else [(self._first, 0, 0)]
             return self._fail(error, *first, (item.ref, 0, total))
         self._item, self._at, self._total = item, skip, total
@@ -365,9 +365,8 @@ def packed(node: Pack, parts: list[tuple[Any, int, int, int]]) -> dict[str, np.n
         check_kinds(own, kinds)
         if stop - first > node.length:
             check_length(node, total + base)
-        alone = (
-            base > 0 and not total and node.separator is not None
-        )  # nothing but the separator is left
+        # Only the separator is left.
+        alone = base > 0 and not total and node.separator is not None
         if stop > total + base + alone:
             raise not_there(f"token {stop - 1} of a sequence of {total + base}")
     assert kinds is not None

@@ -58,9 +58,8 @@ class Pack(Unary):
         return Packed(self, builder.computed(self.up, pass_), pass_, builder.context)
 
     def at_home(self, top: Operator, make: Callable[[], AtHome]) -> AtHome | None:
-        return (
-            make() if top.acting is self else None
-        )  # rows are small: sending their slices costs more
+        # Rows are small: sending their slices costs more than making them here.
+        return make() if top.acting is self else None
 
     def evaluator(self, maker: Maker) -> Value:
         up, label = maker.held(self.up), maker.context.label(self)

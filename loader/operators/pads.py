@@ -14,7 +14,7 @@ from tundish.spec import ArraySpec, Tree, flatten, paths, show_key, show_tree, u
 
 Shape = tuple[int | None, ...]
 Key = tuple[Any, Shape | None] | type
-"""As `leaf_key`; here a size, and the shape, may be unknown."""
+"""Like `leaf_key`, but a size, or the whole shape, may be unknown."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def _frozen(shapes: Any) -> Any:
 
 
 def _spread(tree: Tree, given: Any, name: str, *, broadcast: bool) -> list[Any]:
-    """Return an argument's parts for the leaves of a structure, whose nest they have to match."""
+    """Return an argument's parts for the leaves of a structure, which the argument's nest has to match."""
     nested = isinstance(given, (dict, tuple))
     if tree is None and not (nested and broadcast):  # a tuple may be a shape, but no other leaf
         return [given]

@@ -145,7 +145,7 @@ class Rebatched:
     def _take(self) -> Failure | None:
         """Go to the next batch, or return an error in its place."""
         item = self._up.next()
-        # A mark is good just after an item: one that is not ready may have moved a part of it.
+        # Take the mark right after an item: an input that raises NotReady may have moved on in part.
         self._before, self._reached = self._reached, self._up.mark()
         self._row = self._rows = 0
         skip, self._skip = self._skip, 0
@@ -283,7 +283,7 @@ def joined(parts: list[Slice]) -> Any:
 
 
 def _stacked(key: Any, column: list[Any], rows: int) -> np.ndarray:
-    # Given where to put it, numpy keeps a byte order that is not this machine's.
+    # Without `out`, numpy would change a byte order other than this machine's.
     return np.concatenate(column, out=room((rows, *key[1]), key[0]))
 
 

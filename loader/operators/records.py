@@ -39,10 +39,10 @@ class FileRecords(SourceNode):
 
 
 ENDED = 2**62
-"""The place behind a record at which a file can be read no further."""
+"""The place after a record from which a file cannot be read any further."""
 
 AT_FIRST, AT_ONCE = 64, 1 << 16
-"""How many records are asked of a reader at once, where they are small: the first time, and later."""
+"""The number of small records that are requested from a reader at once: the first time, and later."""
 
 
 class Damaged:
@@ -149,7 +149,7 @@ class FileMachine:
 
     def _go(self, place: int) -> None:
         self._place = place
-        self._run: list[tuple[Made, int]] = []  # what is left of a run, the next last
+        self._run: list[tuple[Made, int]] = []  # the remaining records of a run, in reverse order
         self._damaged: Damaged | None = None
         self._file = None
         if place != ENDED:

@@ -21,9 +21,7 @@ from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.refs import numbered
 from tundish.loader.protocols.results import checked
-from tundish.spec import (
-    normalise,
-)
+from tundish.normalising import normalise
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from tundish.loader.watch.watch import StageMeter
 
 _TIME_EACH = 16
-"""One of so many calls is timed, and not the first, which fills caches."""
+"""One call in this many is timed, but not the first, which fills caches."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,8 @@ class GroupedByReducer(Rerun):
         super().__init__()
         self._meter, self._watch, self._label = meter, context.watch, context.label(node)
         self._sampling = context.sampling
-        self._taken, self._spent_s = 0, 0.0  # by the functions, since the last element
+        # Elements and seconds of the functions since the last element.
+        self._taken, self._spent_s = 0, 0.0
         self._node, self._up, self._pass = node, up, pass_
         self._states: dict[int, State] = {}
         self._errors = self._count = 0

@@ -23,14 +23,14 @@ from tundish.loader.protocols.state_parsing import (
     load_part,
     within,
 )
-from tundish.spec import normalise
+from tundish.normalising import normalise
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Value
 
 _START = 10
-"""From what each class is counted, as in tf.data."""
+"""The number from which each class is counted, as in tf.data."""
 _BLOCK = 1024
 _M64 = 2**64 - 1
 

@@ -39,11 +39,11 @@ class Sample(Mixing):
     """Elements of several inputs, chosen at random by weights."""
 
     weights: tuple[float, ...] | None
-    """Of the inputs; None: all alike."""
+    """The weight of each input; None: all equal."""
     wide: bool
-    """Whether weights are float64; tf.data's are float32."""
+    """True if weights are float64; tf.data's are float32."""
     names: tuple[str, ...] | None
-    """Of the inputs; None where they have none."""
+    """The name of each input; None if they have none."""
     seed: int | None
     rerandomize: bool
 
@@ -100,7 +100,7 @@ class WeightedDraws:
 
     def next(self, ended: frozenset[int]) -> int:
         if ended and len(ended) == self._count - 1:
-            # As drawing until it comes, which might take for ever.
+            # The same as drawing until it comes, which might take for ever.
             return next(at for at in range(self._count) if at not in ended)
         if not self._left:
             assert self._sums is not None
@@ -355,4 +355,4 @@ def _bounds(dtype: type[np.floating[Any]]) -> tuple[float, float]:
 
 
 _BOUNDS = {False: _bounds(np.float32), True: _bounds(np.float64)}
-"""What weights may be, besides 0, as float32 and as float64."""
+"""The range of weights other than 0, as float32 and as float64."""

@@ -27,19 +27,6 @@ if TYPE_CHECKING:
 class SavingMethods(Fluent):
     """Methods of `Dataset` that write files at once, and read them."""
 
-    def iterator(self) -> Any:
-        """Iterate with options of its own."""
-        raise NotImplementedError
-
-    def cardinality(self) -> int:
-        """Return the number of elements, as far as the plan tells."""
-        raise NotImplementedError
-
-    @property
-    def element_spec(self) -> Any:
-        """The nest of `ArraySpec` of an element."""
-        raise NotImplementedError
-
     def save(
         self,
         path: str | os.PathLike[str],
@@ -201,7 +188,7 @@ def _includes(wide: ArraySpec, narrow: ArraySpec) -> bool:
 
 def newest(path: str) -> str:
     """Return the key of the newest complete snapshot in a folder; "" if there is none."""
-    # pyarrow takes a while to load, and is needed by nobody else.
+    # pyarrow takes a while to load, and few iterators need it.
     from tundish.snapshot.catalog import Catalog  # noqa: PLC0415 - see above
 
     return Catalog(path).newest() or ""
@@ -247,7 +234,7 @@ def _run(iterator: Any) -> None:
         for _ in iterator:
             pass
     except Exception as error:
-        # What failed is not to stand there as an error, but to be tried again.
+        # A failed element is not stored as an error: it is computed again later.
         for recorder in iterator._engine.context.recorders:  # noqa: SLF001 - ours
             recorder.give_up(error)
         raise

@@ -20,12 +20,12 @@ from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import owned, private
 from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.results import checked
+from tundish.normalising import normalise
 from tundish.spec import (
     flatten,
     leaf_key,
     leaves_like,
     map_leaves,
-    normalise,
     same_structure,
     spec_of,
     unflatten,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tundish.loader.watch.watch import StageMeter
 
 _TIME_EACH = 16
-"""One of so many calls is timed, and not the first, which fills caches."""
+"""One call in this many is timed, but not the first, which fills caches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Scan(Unary):
     def params(self) -> dict[str, Any]:
         leaves, _ = flatten(self.initial)
         small = all(isinstance(leaf, (str, bytes, np.generic)) for leaf in leaves)
-        # The contents of arrays are compared nowhere: they may be weights that were learnt.
+        # The contents of arrays are not compared: they may be learnt weights.
         told = repr(self.initial) if small else str(spec_of(self.initial))
         return {**super().params(), "initial": told}
 

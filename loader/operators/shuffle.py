@@ -160,7 +160,7 @@ class WindowShuffle:
         return item
 
     def _more_draws(self) -> int:
-        # Who goes on from the last ones wants more of them.
+        # A stream that has used up its draws will need more of them.
         self._many = min(2 * self._many, _MOST_DRAWS)
         self._chunk = iter(self._draws.numbers(self._drawn, self._many).tolist())
         return next(self._chunk)

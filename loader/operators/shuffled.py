@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.shuffling import Draws
 
 _FIRST, _MOST = 64, 2**14
-"""So many draws at once at first, and at most."""
+"""The number of draws at once: at first, and at most."""
 _LISTED = 1024
 
 
@@ -59,7 +59,7 @@ def draw(buffer: np.ndarray, size: int, draws: np.ndarray) -> np.ndarray:
     steps = np.arange(len(draws))
     window = np.minimum(size, len(buffer) - steps).astype(np.uint64)
     slots = (draws % window).astype(np.int64) + steps
-    # By slot, and then by step: a draw stands behind the draw before it at the same slot.
+    # By slot, then by step: each draw follows the previous draw from the same slot.
     bits = len(draws).bit_length()
     keys = (slots << bits) | steps
     keys.sort()
@@ -69,7 +69,7 @@ def draw(buffer: np.ndarray, size: int, draws: np.ndarray) -> np.ndarray:
     before[by_step[1:][same]] = by_step[:-1][same]
     last = np.flatnonzero(np.append(~same, True))
     slot, step = by_slot[last], by_step[last]
-    # Whose head a step finds at its own head, in the end: first one link back, then two, four, ...
+    # Follow the links between steps until they end: one link at a time, then two, four, ...
     passed = slot < len(draws)
     head = steps.copy()
     head[slot[passed]] = step[passed]
@@ -122,16 +122,12 @@ class ShuffledPositions:
     def _begin(self, drawn: int, window: np.ndarray) -> None:
         """Continue with a window after `drawn` draws."""
         self._buffer, self._head, self._stop = window, 0, len(window)
-        self._refs: Refs = ()  # of the last draws
+        self._refs: Refs = ()  # the refs of the last draws
         self._listed: Iterator[Ref] = iter(())
-        self._first, self._given = (
-            drawn,
-            0,
-        )  # the draws before those, and how many of them were given
-        self._at, self._coming = (
-            self._up.mark(),
-            0,
-        )  # the input's position at the first, and what came since
+        # The number of draws before the last ones, and how many of the last ones were given.
+        self._first, self._given = drawn, 0
+        # The input's position at the first of them, and how many items have come since.
+        self._at, self._coming = self._up.mark(), 0
         self._snapshot = (drawn, window.copy(), self._at)
 
     def next(self) -> Any:

@@ -118,12 +118,12 @@ class Snapshot(Unary):
 
     def arguments(self) -> dict[str, Any]:
         given = super().arguments()
-        if self.reader_func is None:  # then the order is the writer's, whatever file they stand in
+        if self.reader_func is None:  # then the order is the writer's, whatever the files
             given.pop("shard_func", None)
         return given
 
     def params(self) -> dict[str, Any]:
-        # Where it stands and how it is kept changes no element: a state may be read elsewhere.
+        # The folder and the settings of storage change no element: a state may be loaded with others.
         return {k: v for k, v in super().params().items() if k == "reader_func"}
 
     @property
@@ -318,7 +318,7 @@ def check_path(name: str, path: Any) -> str:
     if not checked:
         raise ValueError(f"{name} must be the path of a folder, not ''")
     checked = os.path.expanduser(checked)  # noqa: PTH111 - an address stays
-    # Where it is now: a program may go to another folder before it reads it.
+    # Absolute: a program may change its working directory before it reads the snapshot.
     if "://" in checked or os.path.isabs(checked):  # noqa: PTH117 - as below
         return checked
     return os.path.abspath(checked)  # noqa: PTH100 - links stay

@@ -16,7 +16,7 @@ from tundish.loader.protocols.items import End, Failure, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, refs
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.state_parsing import load_part
-from tundish.spec import normalise
+from tundish.normalising import normalise
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
@@ -76,7 +76,7 @@ class SortedWithin:
     def __init__(self, node: SortWithin, up: Machine, pass_: int, context: Context) -> None:
         self._node, self._up, self._pass, self._context = node, up, pass_, context
         self._gathered: list[Any] = []
-        self._window: list[Any] = []  # what is left of it, the next item last
+        self._window: list[Any] = []  # its remaining items, in reverse order
         self._refs: list[Ref] = []
         self._reached: Mark = up.mark()
 

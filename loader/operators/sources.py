@@ -22,6 +22,7 @@ from tundish.loader.protocols.ownership import (
 from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.specs import common
+from tundish.normalising import normalise
 from tundish.ragged import ragged_apart
 from tundish.spec import (
     ArraySpec,
@@ -29,7 +30,6 @@ from tundish.spec import (
     flatten,
     leaf_key,
     map_leaves,
-    normalise,
     paths,
     same_structure,
     show_tree,
@@ -406,7 +406,7 @@ def row_spec(array: np.ndarray) -> ArraySpec:
     if array.ndim > 1:
         return ArraySpec(array.shape[1:], object)
     kinds = set(map(type, array))
-    # Whatever else stands there may be an array too.
+    # Values of other types may be arrays, too.
     return ArraySpec((), kinds.pop()) if kinds in ({str}, {bytes}) else ArraySpec(None, object)
 
 

@@ -85,7 +85,7 @@ class Found:
         """
         reader = _READERS.get(self)
         if reader is None:
-            # pyarrow takes a while to load, and is needed by nobody else.
+            # pyarrow takes a while to load, and few iterators need it.
             from tundish.snapshot.reading.reader import open_reader  # noqa: PLC0415 - see above
 
             reader = _READERS[self] = open_reader(
@@ -159,7 +159,7 @@ class Stored(Snapshot):
 
     @property
     def unit_sizes(self) -> np.ndarray:
-        # Batches of several user shards interleave: then records between two beginnings stand in a few of them.
+        # Batches of several user shards interleave: the records from one start to the next are in a few batches.
         starts = self.found.reader.batches.entries["start"]
         ends = np.unique(starts[starts > 0])
         return np.diff(ends, prepend=0, append=self.found.rows)

@@ -34,14 +34,6 @@ Progress = Callable[[int], Any]
 class TableWritingMethods(Fluent):
     """Methods of `Dataset` that write tables."""
 
-    def iterator(self) -> Any:
-        """Iterate with options of its own."""
-        raise NotImplementedError
-
-    def cardinality(self) -> int:
-        """Return the number of elements, as far as the plan tells."""
-        raise NotImplementedError
-
     def write_parquet(
         self,
         folder: str | os.PathLike[str],
@@ -177,7 +169,7 @@ class _Writable:
         return len(memoryview(data))
 
     def flush(self) -> None:
-        """Do nothing: what is not complete is seen by nobody."""
+        """Do nothing: incomplete files are not visible."""
 
     def close(self) -> None:
         """Do nothing: the sink is closed by its owner."""
@@ -282,7 +274,7 @@ class _Tables:
         return bool(self._waiting)
 
     def of_a_file(self, most: int) -> Iterator[Any]:
-        """Yield tables of so many rows in all; a table counts as written when the next one is asked for."""
+        """Yield tables of up to `most` rows in all; a table counts as written when the next one is requested."""
         while most and self.more():
             size = min(self._size, most)
             rows = self._waiting + list(islice(self._elements, size - 1))

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.refs import Positions, Refs
 
-_LINES_KEPT = 4  # of passes that are under way at once
-_SHARDS_KEPT = 16  # of a line
+_LINES_KEPT = 4  # orders of passes that run at the same time
+_SHARDS_KEPT = 16  # shards of such an order
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +131,9 @@ class Line:
     def __init__(self, sizes: np.ndarray, at_once: int, seed: int, key: int) -> None:
         order = permute(np.arange(len(sizes)), len(sizes), seed, key)
         ends = np.cumsum(sizes[order])
-        self._starts = np.concatenate([[0], ends]).astype(np.int64)  # of units, in the line
-        self._moved = (np.cumsum(sizes) - sizes)[order] - self._starts[
-            :-1
-        ]  # from there to the source
+        # Where units start in the order, and the distances from there to their starts in the source.
+        self._starts = np.concatenate([[0], ends]).astype(np.int64)
+        self._moved = (np.cumsum(sizes) - sizes)[order] - self._starts[:-1]
         self._at_once, self._seed, self._key = at_once, seed, key
         self._windows: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
 
@@ -149,7 +148,7 @@ class Line:
             The number of shards, and the number of this one.
         """
         windows = self._windows_of(count, index)
-        order = np.argsort(where, kind="stable")  # which mostly are in order
+        order = np.argsort(where, kind="stable")  # fast, since they mostly are in order
         places = where[order] + windows[0]
         found: np.ndarray = np.empty_like(places)
         k = 0
@@ -157,7 +156,7 @@ class Line:
             each = int(windows.searchsorted(places[k], "right"))
             first, stop = int(windows[each - 1]), int(windows[each])
             here = slice(k, k := int(places.searchsorted(stop)))
-            # Its start tells a window from those of other shards; no seed of a user's has so many bits.
+            # The start tells a window from those of other shards, in bits that no seed of a user's has.
             seed = (first + 1 << 66) + self._seed
             moved = first + permute(places[here] - first, stop - first, seed, self._key)
             begin, end = self._starts.searchsorted((first, stop - 1), "right")

@@ -59,7 +59,7 @@ class Elements(SourceNode):
         def value(item: Any, _: int) -> Any:
             found = values[item]
             if type(found) is BrokenElement:
-                # A cache keeps windows: with the frames that an error passes, it would keep itself.
+                # A cache stores windows: through the frames that an error passes, it would refer to itself.
                 raise without_frames(found.error)
             return found if hand is None else hand(found)
 
@@ -168,7 +168,7 @@ class Windowed:
                 if self._pulled > start:
                     self._held.append(item)
                     self._refs.append(ref_of(item))
-            # A mark is good just after an item: one that is not ready may have moved a part of it.
+            # Take the mark right after an item: an input that raises NotReady may have moved on in part.
             self._reached = self._up.mark()
 
     def mark(self) -> Mark:

@@ -107,7 +107,7 @@ def check_callable(name: str, function: Any) -> Callable[..., Any]:
 
 
 def check_function(name: str, function: Any) -> Callable[..., Any]:
-    """Check a function whose result is used as it is; a generator function's would be an iterator, and always true."""
+    """Check a function whose result is used directly; a generator function would give an iterator, which is always true."""
     checked = check_callable(name, function)
     if any(map(inspect.isgeneratorfunction, _called(function))):
         raise TypeError(
@@ -118,6 +118,6 @@ def check_function(name: str, function: Any) -> Callable[..., Any]:
 
 
 def _called(function: Any) -> tuple[Any, Any]:
-    """Return what may be asked what kind of function it is. An object is asked for nothing: it may be a proxy."""
+    """Return the function of a callable, to see its kind. An object's attributes are not read: it may be a proxy."""
     alone = issubclass(type(function), (FunctionType, MethodType, partial))
     return function if alone else None, type(function).__call__

@@ -168,7 +168,7 @@ def _jax(_: Environment) -> Identity | None:
             return None  # to ask it would begin to use the accelerators
         count, index = jax.process_count(), jax.process_index()
     if count == 1:
-        return None  # as it says in every process that is none of several of JAX
+        return None  # JAX says so in every process that is not one of several
     said = f"jax.process_index()={index}, jax.process_count()={count}"
     return Identity(int(count), int(index), said)
 
@@ -298,7 +298,7 @@ def _job(environ: Environment) -> Identity | None:
 def _slurm(environ: Environment) -> Identity | None:
     """Return the identity of a task that srun has started."""
     if _STEP not in environ and environ.get("SLURM_PROCID", "").strip() == "0":
-        return None  # of a batch script: it has the number 0, and the number of tasks that its job asks for
+        return None  # a batch script: it has the number 0, and its job's number of tasks
     return _SLURM(environ)
 
 

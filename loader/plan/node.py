@@ -105,7 +105,7 @@ class Node:
 
     @property
     def fails(self) -> bool:
-        """True if it may give an error of its own that is no input element's."""
+        """True if it may give an error of its own, in addition to those of its input's elements."""
         return False
 
     @property
@@ -129,7 +129,7 @@ class Node:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The nodes whose elements this one takes."""
+        """The nodes that give its elements."""
         return ()
 
     @property

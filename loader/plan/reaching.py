@@ -29,7 +29,7 @@ from tundish.snapshot.fingerprint.provenance import is_installed_file, is_ours, 
 _MANY = 64  # items of a container that are looked at
 _WRAPPED = ("__func__", "__wrapped__", "fget", "fset", "func")
 _BUILDING = {"__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__"}
-_FILLED = (dict, list, set, np.ndarray)  # in place, where workers take a value
+_FILLED = (dict, list, set, np.ndarray)  # types that are filled in place when workers take a value
 _HOLDERS = {("argparse", "Namespace"), ("types", "SimpleNamespace")}
 
 
@@ -69,9 +69,10 @@ class _Search:
         self._asked: set[str] = set()
         self._changed: set[GlobalName] = set()
         self._bound: set[str] = set()  # attributes, of whatever object
-        self._own: dict[str, set[CodeType]] = {}  # those of a first argument, and who assigns them
+        # Attributes of a first argument, and the code that assigns them.
+        self._own: dict[str, set[CodeType]] = {}
         self._methods: dict[CodeType, set[type]] = {}  # and the classes whose methods those are
-        self._called: set[CodeType] = set()  # what may be called with any first argument
+        self._called: set[CodeType] = set()  # code that may be called with any first argument
 
     def run(self) -> None:
         """Visit pending code and values until nothing new is found."""

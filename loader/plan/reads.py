@@ -102,7 +102,7 @@ def _chain(
         at += 1
     given = 0
     if at < len(instructions) and instructions[at].opname == "LOAD_CONST":
-        given = int(instructions[at].argval is None)  # which is as no argument
+        given = int(instructions[at].argval is None)  # None counts as no argument
         while given and at + 1 < len(instructions) and instructions[at + 1].opname in _BETWEEN:
             at += 1
         at += given

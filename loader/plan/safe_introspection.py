@@ -80,7 +80,7 @@ def held_by(value: Any) -> Mapping[str, Any]:
         held = found.__get__(value)
         if type(held) is dict:
             return held
-    return _NOTHING  # it has none, or one that is made when it is asked for
+    return _NOTHING  # it has none, or one that is made on access
 
 
 def attribute_of(value: Any, name: str, *, behind: type | None = None) -> Any:
@@ -129,7 +129,7 @@ def attribute_of(value: Any, name: str, *, behind: type | None = None) -> Any:
     return UNKNOWN if defined(type(found), "__get__") is not UNKNOWN else found
 
 
-_FILE: type = io.IOBase.__base__ or io.IOBase  # of which those of C are, too
+_FILE: type = io.IOBase.__base__ or io.IOBase  # the base of C's file types, too
 _READING = ("readable", "read", "readinto", "readline", "__next__")
 
 

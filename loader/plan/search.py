@@ -106,10 +106,10 @@ class StateSearch:
     def __init__(self, *, seeded: bool, files: bool = True, passed: bool = True) -> None:
         self._seeded, self._passed = seeded, passed
         self._files = files
-        self._items = _MOST  # that may still be looked at
+        self._items = _MOST  # the number of items that may still be inspected
         self._waiting: deque[tuple[Any, Finding]] = deque()
         self._seen: set[tuple[int, int]] = set()
-        self._kept: list[Any] = []  # so that no id comes twice
+        self._kept: list[Any] = []  # keeps objects alive, so that ids stay unique
         self._found: dict[tuple[str, str], int] = {}
         self._reseeded: set[int] = set()
 
@@ -234,9 +234,10 @@ class StateSearch:
         self._code(function.__code__, names, short_name(function))
 
     def _code(self, code: CodeType, names: Names, where: str) -> None:
+        # A call with the keyword `generator`: torch draws from that.
         given = self._passed and any(
             isinstance(each, tuple) and "generator" in each for each in code.co_consts
-        )  # a keyword of a call: torch draws from that
+        )
         for read in reads_of(code):
             self._read(read, names, where, given=given)
         for inner in codes_in(code):
@@ -254,7 +255,7 @@ class StateSearch:
         for name in rest:
             if value is UNKNOWN or kind_of(value) is not None:
                 break
-            if is_of(value, MethodType):  # a property, whose value is asked for more
+            if is_of(value, MethodType):  # a property; attributes of its value are read
                 self.value(value, Finding(path, where))
             holder, value = value, attribute_of(value, name)
             path = f"{path}.{name}"
@@ -266,7 +267,7 @@ class StateSearch:
         ):
             return
         if value is numpy.random.seed:
-            self._reseeded.add(id(numpy.random.mtrand._rand))  # noqa: SLF001 - whose methods np.random has
+            self._reseeded.add(id(numpy.random.mtrand._rand))  # noqa: SLF001 - its methods are functions of np.random
         elif read.bare and makes_generators(value):
             self._tell("unseeded", f"{where} calls `{path}()` without a seed")
         else:

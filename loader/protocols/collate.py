@@ -33,7 +33,7 @@ from tundish.spec import (
 )
 
 _AT_FIRST = 256 << 20
-"""Bytes of rows that are allocated before the first: a batch of more may never be filled."""
+"""The most bytes of rows that are allocated at first: a larger batch may never be filled."""
 
 Key = tuple[Any, tuple[int, ...]] | type
 
@@ -167,7 +167,7 @@ class Collator:
         ]
 
     def _grow(self, least: int) -> None:
-        """Make room for at least so many rows, and for twice as many as there are."""
+        """Make room for a number of rows, and for at least twice as many as there are."""
         self._room, self._write = min(self.size, max(least, 2 * self._room)), None
         for at, column in enumerate(self._columns):
             if not isinstance(column, list):

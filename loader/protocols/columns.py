@@ -38,7 +38,7 @@ def rows_of(column: np.ndarray, places: Positions) -> np.ndarray | None:
     else:
         try:
             rows = _taken(column, array_of(places))
-        except IndexError:  # a state names what is not there: that is an element's error
+        except IndexError:  # a state names a row that does not exist, which is an element's error
             return None
     return _as_elements(rows)
 
@@ -48,7 +48,7 @@ def _taken(column: np.ndarray, places: np.ndarray) -> np.ndarray:
         rows = room((len(places), *column.shape[1:]), column.dtype)
         rows[...] = column[places]
         return rows
-    # `take` is the faster one, but would copy all of an array that does not lie as it wants it.
+    # `take` is faster, but would copy the whole array if its memory is not laid out as `take` needs it.
     simple = column.flags.c_contiguous and column.flags.aligned and column.dtype.isnative
     return np.asarray(column.take(places, axis=0) if simple else column[places])
 

@@ -88,9 +88,8 @@ class Context:
         self._numbers: dict[int, int] = {}
         self.nodes = list(walk(self.root))
         counts: dict[type, int] = {}
-        numbers: dict[
-            int, int
-        ] = {}  # what passes on has its input's: with it or without, names stay
+        # A node that passes elements on has its input's number, so that names do not depend on it.
+        numbers: dict[int, int] = {}
         for node in self.nodes:
             passes = node.transparent and node.inputs
             numbers[id(node)] = (

@@ -29,12 +29,12 @@ stacked as by `collate`; None if one of them may be an error, so that each has t
 """
 
 Elements = Callable[[Any, int], Sequence[Any]]
-"""``elements(refs, pass)`` returns the elements of refs, to be delivered one by one; of the first of them, where one after
-those cannot be made, or is not at hand.
+"""``elements(refs, pass)`` returns the elements of refs, to be delivered one by one; if one cannot be made now, only the
+elements before it.
 """
 
 Hand = Callable[..., Any] | None
-"""How a new element is handed on: `lent`, `owned`, or None for as it is."""
+"""Hands on a new element: `lent`, `owned`, or None for as it is."""
 
 AtHome = Callable[[Any], "Made | Failure | None"]
 """``at_home(item)`` makes an element in the consumer's process, or returns None to leave it to a worker."""
@@ -60,7 +60,7 @@ Identity = Callable[[Any, int], "tuple[int, Path]"]
 
 
 Short = Literal["keep", "drop", "error"]
-"""What to do with a last batch that is not full."""
+"""The treatment of a last batch that is not full."""
 
 
 class Machine(Protocol):
@@ -160,7 +160,7 @@ class Maker(Protocol):
 
     context: Context
     hand: Hand
-    """How the reader of the node that is being compiled takes its elements."""
+    """The way in which the node that is being compiled hands on its elements."""
 
     def value(self, node: Operator) -> Value:
         """Compile the evaluator of a node's own items."""
@@ -171,7 +171,7 @@ class Maker(Protocol):
         ...
 
     def together(self, node: Operator) -> tuple[Elements, int] | None:
-        """Compile what makes several of a node's elements at once, and how many; None if each is made on demand."""
+        """Compile a function that makes several elements at once, and say how many; None if each is made on demand."""
         ...
 
     def below(self, node: Operator, up: Operator) -> Value:

@@ -24,16 +24,16 @@ from tundish.errors import (
 from tundish.loader.protocols.raised import Carried, attach, attribute, carried, opened
 
 PASSING = (MemoryError, SharedMemoryError, SnapshotError, StalledError, WorkerDiedError)
-"""Errors that another run may not meet: an element that fails so is not kept as failed."""
+"""Errors that another run may not meet: an element with such an error is not stored as failed."""
 
 DELIVERED = (Carried, SharedMemoryError)
-"""Errors that no operator leaves out. An element for which shared memory has no room is in order: with a small budget
-all batches would be left out, and nobody would be told."""
+"""Errors that no operator skips. Nothing is wrong with an element for which shared memory has no room: with a small budget
+all batches would be skipped silently."""
 
 _LONGEST = 4096  # characters of a repr that stands for an exception
-_ENGINE = str(Path(__file__).parents[1]) + os.sep  # whose frames tell a user nothing
+_ENGINE = str(Path(__file__).parents[1]) + os.sep  # frames in this folder tell a user nothing
 _RAISED = (Exception, SystemExit, GeneratorExit)
-"""All that a user's code may raise, but for an interrupt."""
+"""All that a user's code may raise, except for an interrupt."""
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
@@ -68,7 +68,7 @@ def loads_exception(data: bytes | memoryview) -> BaseException:
     if body is not None:
         try:
             error = pickle.loads(body)
-        except _RAISED:  # its module is not the same here; what is left, is text
+        except _RAISED:  # its module differs here; the text is what remains
             error = None
     if error is None:
         error = TransformError(name, text)
@@ -81,9 +81,9 @@ def loads_exception(data: bytes | memoryview) -> BaseException:
 def without_frames(error: BaseException) -> BaseException:
     """Return a copy of an exception that refers to no frames; its traceback is text, in its cause.
 
-    A raised exception refers to the frames it has passed, the caller's among them, and to everything they hold; so one
-    that is kept has to be a copy, and so has each that is raised from it. An exception that cannot be copied by
-    pickling is returned itself.
+    A raised exception refers to the frames it has passed, the caller's among them, and to everything they hold. So an
+    exception that is kept must be a copy, and so must each one that is raised from it. An exception that cannot be
+    copied by pickling is returned itself.
     """
     body = _body(opened(error))
     if body is None:
@@ -135,7 +135,7 @@ def _rebuild(cls: type[BaseException], args: tuple[object, ...]) -> BaseExceptio
 
 
 def _restore(error: BaseException, attributes: dict[str, Any]) -> None:
-    """Set attributes as no class can refuse it."""
+    """Set attributes in a way that no class can refuse."""
     error.__dict__.update(attributes)
 
 

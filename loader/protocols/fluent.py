@@ -12,9 +12,24 @@ if TYPE_CHECKING:
 
 
 class Fluent:
-    """The base of the mixins that `Dataset` joins."""
+    """The base of the mixins that `Dataset` joins, with the methods of `Dataset` that they call."""
 
     _node: Operator
+
+    def iterator(
+        self, *, iteration: int = 0, workers: int | None = None, executor: str | None = None
+    ) -> Any:
+        """Make an iterator for a given iteration number."""
+        raise NotImplementedError
+
+    def cardinality(self) -> int:
+        """Return the number of elements, as far as the plan tells."""
+        raise NotImplementedError
+
+    @property
+    def element_spec(self) -> Any:
+        """The nest of `ArraySpec` of an element."""
+        raise NotImplementedError
 
     @classmethod
     def _of(cls, node: Operator) -> Self:

@@ -173,7 +173,7 @@ def _of_chain(source: Any, at: np.ndarray, allocate: Allocate | None, _together:
         if found is None:
             return None
         parts.append((here, found))
-    # The rows that are there first are soon others.
+    # The memory is made of copies of row 0, all of which are overwritten.
     return merged(parts, len(at), lambda each, n: rows_of(each, np.zeros(n, np.int64), allocate))
 
 

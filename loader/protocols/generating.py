@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +11,12 @@ from tundish.errors import SpecError
 from tundish.gaps import copied
 from tundish.loader.protocols.ownership import private
 from tundish.loader.protocols.raised import carried, element_error
+from tundish.normalising import normalise
 from tundish.spec import (
     NUMBERS,
     ArraySpec,
     Tree,
     flatten,
-    normalise,
     paths,
     same_structure,
     show_tree,
@@ -25,35 +25,18 @@ from tundish.spec import (
 )
 
 
-class GeneratorNode(Protocol):
-    """A node whose elements come from a user's generator."""
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The function that is called for each pass and returns an iterable."""
-        ...
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        """The function's arguments."""
-        ...
-
-    @property
-    def signature(self) -> Any:
-        """The spec of the elements, or None."""
-        ...
-
-
-def generated(node: GeneratorNode) -> Iterator[Any]:
+def generated(
+    function: Callable[..., Iterable[Any]], args: tuple[Any, ...], signature: Any
+) -> Iterator[Any]:
     """Run a generator; yield owned elements, and a `BrokenElement` for one that does not fit the signature."""
-    iterator = iter(node.function(*node.args))
+    iterator = iter(function(*args))
     while True:
         try:
             value = next(iterator)
         except StopIteration:
             return
         try:
-            fitted = fit(value, node.signature)
+            fitted = fit(value, signature)
         except SpecError as error:
             yield BrokenElement(error)
         else:
@@ -80,9 +63,11 @@ def _broken(data: bytes) -> BrokenElement:
     return BrokenElement(carried(loads_exception(data)))
 
 
-def until_it_raises(node: GeneratorNode) -> Iterator[Any]:
+def until_it_raises(
+    function: Callable[..., Iterable[Any]], args: tuple[Any, ...], signature: Any
+) -> Iterator[Any]:
     """Run a generator; yield elements, and `BrokenElement` for one that is an error."""
-    run = generated(node)
+    run = generated(function, args, signature)
     while True:
         try:
             value = next(run)
@@ -125,7 +110,7 @@ def fit(value: Any, signature: Any) -> Any:
 
 
 def _rows(value: Any, want: Tree) -> Any:
-    """Give the value with a list for each tuple that stands where the signature has one array, as in tf.data."""
+    """Replace each tuple of a value by a list if the signature has one array in its place, as in tf.data."""
     if want is None:  # one array
         return list(value) if type(value) is tuple else value
     kind, keys, parts = want
@@ -144,7 +129,8 @@ def _fit_leaf(leaf: Any, spec: ArraySpec, path: str) -> Any:
             raise SpecError(f"{where} is {spec_of(found)}, the signature says {spec}")
         return private(found)
     array = _array_of(leaf, spec.dtype, where)
-    if not array.size and isinstance(leaf, (list, tuple)):  # numpy has to guess what is not in it
+    # Numpy has to guess the dtype of an empty list.
+    if not array.size and isinstance(leaf, (list, tuple)):
         array = array.astype(spec.dtype)
     if array.dtype != spec.dtype:
         if array.dtype.kind not in "biufc" or spec.dtype.kind not in "biufc":
@@ -182,7 +168,7 @@ def _listed(value: list[Any], dtype: np.dtype) -> Any:
 
 
 def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray | None:
-    """Cast numbers, or return None if one would change. That a float is rounded is its dtype's nature."""
+    """Cast numbers, or return None if one would change; rounding a float does not count as a change."""
     have, want = array.dtype.kind, dtype.kind
     if not array.size:
         return array.astype(dtype) if have in _WITHIN[want] else None
@@ -199,7 +185,7 @@ def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray | None:
             return cast if finite.all() or not np.isfinite(array[~finite]).any() else None
         back = cast.real if want == "c" else cast
         if want in "fc" and have != "b" and not (_bounded(back, array.dtype)).all():
-            return None  # the dtype that it came from does not hold it
+            return None  # its original dtype does not hold it
         return cast if np.array_equal(back.astype(array.dtype), array) else None
 
 
@@ -208,6 +194,6 @@ _WITHIN = {"b": "biu", "i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}
 
 
 def _bounded(floats: np.ndarray, dtype: np.dtype) -> Any:
-    """Return which floats an integer dtype could hold but for their fractions: of others a cast may give any int."""
+    """Return which floats are in an integer dtype's range: a cast of any other may give any int."""
     bits = 8 * dtype.itemsize - (dtype.kind == "i")
     return np.isfinite(floats) & (floats < 2.0**bits)

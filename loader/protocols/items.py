@@ -21,7 +21,7 @@ from tundish.loader.protocols.raised import carried
 Ref = Any
 """An int, or a nested tuple of ints, that names an element within its node."""
 
-_SHORT = 2  # tuples of at most so many are not worth a number
+_SHORT = 2  # entries: a tuple of no more is not worth a number
 _FAR = 2**63
 _DIGITS = 9
 

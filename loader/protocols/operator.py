@@ -157,9 +157,9 @@ class Operator(Traits):
 
     # -- states --------------------------------------------------------------------------------
     #
-    # A positional node's place is one integer. Where a snapshot is among its inputs the same stream was walked
-    # step by step while that was being written, with a state nested by operator. So a place is always
-    # dumped in the nested form, and loaded from either.
+    # A positional node's place is one integer. With a snapshot among its inputs, however, the same stream was run
+    # step by step while the snapshot was being written, with a state nested by operator. The place of such a node is
+    # therefore always dumped in the nested form, and loaded from either form.
 
     @property
     def nests(self) -> bool:
@@ -198,12 +198,12 @@ class Operator(Traits):
         """Return the position in a state of the nested form."""
         if "n" in state:
             return count(state, "n")
-        # A stage's own, around the state of its input; else that of the input stands in its place.
+        # The stage's own state around that of its input; without one, the input's state is in its place.
         if own(state, "counts") or own(state, "ahead"):
             return position_under_up(self.inputs[0], state)
         return self.inputs[0].contract(state)
 
-    # -- what stands in files ------------------------------------------------------------------
+    # -- files ---------------------------------------------------------------------------------
 
     def random_access(self) -> Callable[[int], Any] | None:
         """Return a function from an index to an element that needs no network, if there is one."""
@@ -241,11 +241,11 @@ class Operator(Traits):
         return maker.gather(self.inputs[0]) if self.same_refs else None
 
     def together(self, maker: Maker) -> tuple[Elements, int] | None:
-        """Compile what makes several of its elements at once, and how many; None if each is made on demand."""
+        """Compile a function that makes several elements at once, and say how many; None if each is made on demand."""
         return maker.together(self.inputs[0]) if self.same_refs else None
 
     def at_home(self, top: Operator, make: Callable[[], AtHome]) -> AtHome | None:
-        """Return what makes the elements of the stage up to `top` in the consumer's process; None if workers make all."""
+        """Return a function that makes elements of the stage up to `top` in the consumer's process; None if workers make all."""
         return None
 
     @property

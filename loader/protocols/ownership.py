@@ -49,7 +49,7 @@ _CONSTANT = (
 """Types of objects that are not copied, because they are immutable or cannot be copied."""
 
 _CONSTANT_IF_LOADED = (("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID"))
-"""Others, by module: who has one has imported that."""
+"""More such types, by module: a process with such an object has imported the module."""
 
 _FIXED = SCALARS - {int, float, bool, complex, type(None)}
 """Types of results that already are elements."""
@@ -83,9 +83,8 @@ def _at_once(otherwise: Callable[..., Any]) -> Callable[..., Any]:
                 return value.copy()
             if flags & _OWN_DATA:
                 return value
-            base = (
-                value.base
-            )  # numpy has a view refer to what holds the memory, not to another view
+            # A view's base is the object that holds the memory, never another view.
+            base = value.base
             if (
                 type(base) is ndarray
                 and getrefcount(base) == _under
@@ -167,7 +166,7 @@ def _array_lent(array: np.ndarray, alone: bool) -> Any:
 
 
 def _object_lent(value: Any, alone: bool) -> Any:
-    """Lend what is no array; a struct is a view, and its references do not tell of whose memory."""
+    """Lend a value other than an array; a struct is a view, and its references do not tell whose memory it is."""
     if isinstance(value, np.void):
         return value if not value.flags.writeable else _object_copied(value)
     return value if alone else _object_copied(value)
@@ -213,7 +212,7 @@ def _is_fresh(array: np.ndarray) -> bool:
         return True
     if not flags & _WRITABLE:
         return False
-    base = array.base  # numpy has a view refer to what holds the memory, not to another view
+    base = array.base  # the object that holds the memory, never another view
     return (
         type(base) is np.ndarray
         and getrefcount(base) == _under
@@ -250,7 +249,7 @@ def _object_copied(value: Any) -> Any:
         return value
     try:
         return copy.deepcopy(value)
-    except Exception:  # noqa: BLE001 - a lock, an open file: there is one, and it is shared
+    except Exception:  # noqa: BLE001 - such as a lock or an open file, which is shared
         return value
 
 
@@ -318,7 +317,7 @@ def _calibrate() -> None:
 
 
 def _find(name: str, most: int, wrap: Callable[[np.ndarray], Any]) -> None:
-    """Set the least count with which an unshared array is kept and a shared one is copied."""
+    """Set the least reference count with which an unshared array is kept and a shared one is copied."""
     for count in range(1, most + 1):
         globals()[name] = count
         if _is_kept(wrap, []):

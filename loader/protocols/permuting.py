@@ -15,7 +15,8 @@ _SMALL = 4096
 _ROUNDS = 6
 _TABLED = 16  # bits of the largest half that gets tables: of six keys, 3 MB
 _BLOCK = 2**15  # positions at once: they stay in a core's cache
-_REST = _BLOCK // 8  # so few are worth a call only with the next block
+# Up to this many positions wait for the next block: a call for them alone costs too much.
+_REST = _BLOCK // 8
 
 
 def _mix(x: np.ndarray, key: int) -> np.ndarray:

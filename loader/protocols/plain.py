@@ -14,7 +14,7 @@ Allocate = Callable[[tuple[int, ...], "np.dtype[Any]"], np.ndarray]
 CARRIERS = {"bfloat16": np.dtype(np.int16)}
 """Dtypes that numpy lacks, and numpy's dtypes of the same size."""
 
-_CHARS = frozenset("?bBhHiIlefdFD")  # of which an array and its numbers become tensors alike
+_CHARS = frozenset("?bBhHiIlefdFD")  # dtypes of which an array and its numbers become equal tensors
 _UNSIGNED = ("uint16", "uint32", "uint64")  # torch has few functions for these
 _SAME_NAMES = frozenset(
     {"bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"}

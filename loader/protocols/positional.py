@@ -38,7 +38,7 @@ class Positions:
         self._at = 0
         self._size = _FIRST if node.int_refs else 4  # a ref of a batch is as long as the batch
         self._chunk: Iterator[Any] = iter(())
-        # No more than some passes of what is shuffled: one of few elements costs much for each.
+        # At most a few passes of a shuffled input, since each pass over few elements costs much.
         permuted = [below.cardinality for below in walk(node, running=True) if below.shuffles]
         self._most = min(_AHEAD, 4 * max(permuted)) if permuted else 0
         self._ahead: Any = ()

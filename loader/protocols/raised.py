@@ -88,7 +88,7 @@ def node_of(error: BaseException | None, default: Any = None) -> Any:
 
 
 def attribute(error: BaseException | None, name: str, default: Any = None) -> Any:
-    """Return an attribute of a user's exception, whose class may raise anything when it is asked."""
+    """Return an attribute of a user's exception; its class may raise anything on access."""
     try:
         return getattr(error, name, default)
     except Exception:  # noqa: BLE001 - see above
@@ -193,7 +193,7 @@ def raise_from(error: BaseException, label: str) -> NoReturn:
         cause, error = error, RuntimeError(STOPPED)
         error.__cause__ = cause
     found = element_error(error)
-    explain_missing_rng(found)  # of what no plan told
+    explain_missing_rng(found)  # which the plan could not tell
     if node_of(found) is None:
         attach(found, NODE_MARK, label)
     raise found

@@ -11,12 +11,12 @@ import numpy as np
 from tundish.arraylikes import plain
 from tundish.errors import SpecError
 from tundish.loader.protocols.items import DROPPED
+from tundish.normalising import normalise
 from tundish.spec import (
     NUMBERS,
     ArraySpec,
     DatasetSpec,
     flatten,
-    normalise,
     paths,
     same_structure,
     spec_of,

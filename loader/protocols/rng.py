@@ -75,7 +75,7 @@ class ElementRng:
         self._make(0)
 
     def _make(self, pass_: int) -> None:
-        # Lists: of them numpy takes a word in a fraction of the time that it takes one of an array in.
+        # Lists: numpy reads a word of a list in a fraction of the time that a word of an array takes.
         self._counter = [0, 0, 0, 0]
         self._key = [self._seed, 0]
         self._enter(pass_)

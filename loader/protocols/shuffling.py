@@ -51,7 +51,8 @@ def philox32(seed: int, seed2: int, first: int, blocks: int) -> np.ndarray:
     """
     begin = np.uint64(first % 2**64)
     counter = np.arange(blocks, dtype=np.uint64) + begin
-    upper = np.uint64((seed2 + (first >> 64)) % 2**64) + (counter < begin)  # where it has wrapped
+    # It is one more where the counter has wrapped around.
+    upper = np.uint64((seed2 + (first >> 64)) % 2**64) + (counter < begin)
     key = (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF)
     words: np.ndarray = np.empty((blocks, 4), np.uint64)
     words[:, 0], words[:, 1], words[:, 2], words[:, 3] = philox_block(

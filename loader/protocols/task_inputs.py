@@ -13,8 +13,9 @@ import numpy as np
 from tundish.gaps import copied
 from tundish.loader.protocols.collate import collate
 from tundish.loader.protocols.items import Made, Ref
+from tundish.normalising import normalise
 from tundish.shm.layout import Layout
-from tundish.spec import LEAF, map_leaves, normalise, unflatten
+from tundish.spec import LEAF, map_leaves, unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

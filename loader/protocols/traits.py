@@ -161,7 +161,7 @@ class Traits(Node):
         return None
 
     fleeting: ClassVar[bool] = False
-    """True if an element that it has given cannot be had again: states stand right behind each."""
+    """True if an element that it has given cannot be made again, so that a mark is taken right after each."""
 
     # -- where it is computed --------------------------------------------------------------
     elementwise: ClassVar[bool] = False

@@ -17,7 +17,8 @@ from tundish.loader.run.evaluating.effective import effective
 from tundish.loader.run.inline.reference import open_inline
 from tundish.loader.run.storing.indexing import indexed_for_access
 from tundish.loader.run.storing.setup import resolve
-from tundish.spec import copy_element, spec_of
+from tundish.normalising import copy_element
+from tundish.spec import spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

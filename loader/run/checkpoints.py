@@ -110,7 +110,7 @@ def _newest_state(folder: str | os.PathLike[str]) -> Any:
         path = home / _NAME.format(number)
         try:
             return read_state(path)
-        except FileNotFoundError:  # removed since by who saves here: there is a newer one
+        except FileNotFoundError:  # removed meanwhile by a process that has saved a newer one
             continue
         except (CheckpointError, OSError) as problem:
             warnings.warn(
@@ -163,7 +163,7 @@ def holds_state(path: str | os.PathLike[str]) -> bool:
         It cannot be determined: a link leads to itself, or a folder cannot be accessed.
     """
     try:
-        found = local_file(path).stat()  # `exists` takes a link to itself for nothing
+        found = local_file(path).stat()  # `exists` ignores a link to itself
     except (FileNotFoundError, NotADirectoryError):
         return False
     return bool(_numbers(local_file(path))) if stat.S_ISDIR(found.st_mode) else True
@@ -203,5 +203,5 @@ def _remove_old(folder: Path, numbers: list[int]) -> None:
     for number in numbers:
         path = folder / _NAME.format(number)
         with contextlib.suppress(CheckpointError, OSError):
-            read_state(path)  # what somebody else has put there stays
+            read_state(path)  # other files stay
             path.unlink()

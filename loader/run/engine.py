@@ -20,8 +20,9 @@ from tundish.loader.run.inline.reference import open_inline
 from tundish.loader.run.watching.ledger import Ledger
 from tundish.loader.run.watching.publishing import EVERY_S, Reporter
 from tundish.loader.run.watching.timing import Sampling
+from tundish.normalising import copy_element
 from tundish.shm.budget import usable_cores
-from tundish.spec import copy_element, nbytes_of
+from tundish.spec import nbytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 1024
 _MOST_ALONE = 64
 _CPU_EVERY = 8
-"""Of so many calls that are measured one is measured by the CPU clock, too, which costs more."""
+"""One measured call in this many is measured by the CPU clock as well, which costs more."""
 
 
 def refused(item: Any, error: Exception) -> BaseException:
@@ -67,8 +68,8 @@ class Engine:
     reporter : Reporter
         Reports statistics; taken over from the iterator's earlier engine.
     until : float or None
-        The time (``monotonic``) from which on `NotReady` is raised in place of waiting; None: never. With 0 the caller
-        waits, for `wakes` among others.
+        The time (``monotonic``) from which `NotReady` is raised instead of waiting; None: never. With 0 the caller does
+        the waiting, for `wakes` among other things.
     """
 
     begun = idle = past = False
@@ -84,9 +85,9 @@ class Engine:
         self._recorders = context.recorders
         self._elements = self._errors = 0
         self.handed: Any = iter(())
-        """What of `several` was not asked for yet."""
+        """The elements of the last `several` that have not been requested yet."""
         self._ledger = Ledger()
-        # Whether anybody wants to know what the time goes to.
+        # Whether anybody needs measured times.
         self._timed = context.watch.enabled or tuning is not None
         self._root_label = context.label(context.root)
         self.reporter = Reporter(context, options, self.stats)
@@ -96,7 +97,7 @@ class Engine:
 
     @cached_property
     def _cores(self) -> int:
-        # It reads files, which takes as long as all else of making a small iterator.
+        # Only when asked: it reads files, which takes as long as everything else in making a small iterator.
         return usable_cores()
 
     def open(self, position: Any) -> None:
@@ -151,7 +152,7 @@ class Engine:
         Raises
         ------
         RuntimeError
-            It cannot be told.
+            This engine does not know it.
         """
         raise RuntimeError(
             "a signal's handler asks for a state while `next` goes on, and this iterator cannot tell it: use td.save_on_signal, "
@@ -174,7 +175,7 @@ class Engine:
                 recorder.owner.save()
 
     def told(self) -> None:
-        """Raise, once, that a snapshot cannot be written any further; no element is lost."""
+        """Raise, once, the error for which a snapshot is no longer written; no element is lost."""
         for recorder in self._recorders:
             recorder.told()
 
@@ -229,9 +230,10 @@ class Engine:
     def _tick(self, now: float) -> None:
         """Report and tune, if it is time."""
         if now >= self._tell_at:
-            self.context.watch.settle()  # whoever is told, if anybody: what was noted is not to pile up
+            self.context.watch.settle()  # even if nobody is told, so that notes do not pile up
             self.reporter.tell()
-            self._tell_at = perf_counter() + EVERY_S  # from then: nobody may tell more often
+            # Counted from the end of the report, however long it took.
+            self._tell_at = perf_counter() + EVERY_S
         if now >= self._tune_at:
             assert self.tuning is not None
             self._tune_at = now + self.tuning.every_s
@@ -296,9 +298,9 @@ class InlineEngine(Engine):
 
     _trace: Trace | None = None
     _thread: int | None = None  # the consumer's
-    _queued: float | None = None  # at its end
+    _queued: float | None = None  # seconds without a core, once the iterator has ended
     _queued_before = 0.0
-    # How long a core was busy with some of the calls that were measured, and how long those took.
+    # CPU seconds of some of the measured calls, their wall seconds, and the CPU time at the start of the present one.
     _cpu_s = _cpu_of_s = _cpu_entered = 0.0
 
     def open(self, position: Any) -> None:
@@ -332,7 +334,7 @@ class InlineEngine(Engine):
         """Keep a mark for undoing an interrupted call, and check the time."""
         calls, self._some = self._since + self._some, 0
         if calls and self._thread is None and self.context.watch.enabled:
-            # Not as it is made: what is over in some milliseconds is to cost no look into /proc.
+            # Not at the start: an iteration of some milliseconds should not read /proc.
             self._thread = threading.get_native_id()
             from tundish.loader.run.watching.queueing import queued_s  # noqa: PLC0415 - after a while
 
@@ -421,7 +423,7 @@ class InlineEngine(Engine):
         chunk = taken(network, most)
         found = None if chunk is None else chunk.values
         if found is not None:
-            self._since, self._some = 0, 1  # one call of ours, however many come out of it
+            self._since, self._some = 0, 1  # one call, however many elements it gives
             self._weigh(found[0])
         if self._sampling.on:
             self._leave()
@@ -429,7 +431,7 @@ class InlineEngine(Engine):
             self._trace.gave(perf_counter() - self._asked)
         if found is not None:
             if self._kept:
-                for element in getattr(found, "elements", found):  # handed out they are later
+                for element in getattr(found, "elements", found):  # they are handed out later
                     frozen(element)
             self._elements += len(found)
         else:
@@ -453,11 +455,8 @@ class InlineEngine(Engine):
     def position(self, left: int = 0) -> Any:
         network = self._network
         if not self._cut:
-            if left:
-                at_once: Any = network
-                return network.dump(at_once.mark(left))
-            return network.dump(network.mark())
-        # Something may stand between two items: go again from the mark to the last delivered one.
+            return self.marked(left)()
+        # The network may have stopped between two items: run again from the mark to the last delivered one.
         noted = network.dump(self._noted)
         again = self._opened(noted)
         again.load(noted)
@@ -470,13 +469,13 @@ class InlineEngine(Engine):
             return self.position()
         from tundish.loader.run.stages.overtaking import passed  # noqa: PLC0415 - of few iterators
 
-        # The user's functions are not called again, as `position` does: the one that goes on may hold a lock.
+        # Unlike `position`, this calls no function of the user's again: the interrupted one may hold a lock.
         return passed(self._network.dump(self._noted), self._since - bool(self.given))
 
     def stats(self, *, whole: bool = True) -> Stats:
         """Return the statistics so far; times are extrapolated from the sampled ones."""
         stats, ledger = super().stats(whole=whole), self._ledger
-        # Beyond the last call that was measured the ledger knows nothing.
+        # The ledger knows nothing of the time after the last measured call.
         own_s, outside_s = ledger.own_s, ledger.outside_s
         if self._sampling.on:
             _, own_s, outside_s, _ = ledger.so_far()
@@ -488,7 +487,7 @@ class InlineEngine(Engine):
         cpu = min(1.0, self._cpu_s / self._cpu_of_s) if self._cpu_of_s else 0.0
         busy_s = sum(stage.busy_s for stage in stats.stages)
         waited_s = min(inside_s, busy_s)
-        # More than there was is a sample's error.
+        # A sum of more seconds than there were is an error of sampling.
         share = waited_s / busy_s if measured_s and busy_s else 1.0
         return replace(
             stats,

@@ -122,9 +122,10 @@ def heed_external_state(root: Operator, doing: str) -> None:
 
 def _of_each(root: Operator) -> Iterator[ExternalState]:
     for at, node in enumerate(walk(root)):
-        files = node.records is None  # else they are read by number, as its records are
+        # Otherwise records are read by number, and the position of a file does not matter.
+        files = node.records is None
         search = StateSearch(seeded=getattr(node, "seed", None) is not None, files=files)
-        with contextlib.suppress(Exception):  # of an odd object's own: no reason not to save
+        with contextlib.suppress(Exception):  # an unusual object's error must not prevent saving
             _look_into(node, search)
             search.run()
         for kind, what in search.told():

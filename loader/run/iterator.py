@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import operator
 import os
-import sys
 import threading
 import weakref
 from dataclasses import replace
@@ -25,26 +24,21 @@ from tundish.loader.protocols import probes
 from tundish.loader.protocols.context import Context, draw_seed
 from tundish.loader.protocols.items import End, NotReady
 from tundish.loader.protocols.raised import Carried, is_interrupt
-from tundish.loader.run.engine import Engine, InlineEngine
+from tundish.loader.run.enginemaker import EngineMaker
 from tundish.loader.run.evaluating.effective import effective
-from tundish.loader.run.parallelism import budget_of, parallelism_of, warn_of_deadline
 from tundish.loader.run.starting.critical import patient, stay_away
-from tundish.loader.run.starting.inside import in_worker, overruled
+from tundish.loader.run.starting.inside import in_worker
 from tundish.loader.run.storing.setup import resolve
 from tundish.loader.run.watching.watched import is_watched, measured_plan
 from tundish.loader.watch.watch import Watch
-from tundish.shm.budget import usable_cores
 from tundish.spec import Element_co
 from tundish.tracebacks import hide_frames
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
-    from tundish.loader.run.coordinating.placement import Staff
+    from tundish.loader.run.engine import Engine
     from tundish.loader.run.optional import Optional
-    from tundish.loader.run.parallelism import Parallelism
-    from tundish.loader.run.storing.live import Setup
     from tundish.loader.run.watching.publishing import Reporter
-    from tundish.loader.run.watching.tuning import Tuning
     from tundish.loader.watch.stats import Stats
     from tundish.loader.watch.verdict import Verdict
 
@@ -96,27 +90,26 @@ class Iterator(Generic[Element_co]):
         self._iteration = check_count("iteration", iteration, least=0)
         self._base_seed = draw_seed(node) if base_seed is None else base_seed
         self._graph_seed = global_seed()
-        self._workers = workers
-        self._executor = executor or self._options.executor or "process"
+        executor = executor or self._options.executor or "process"
+        self._engines = EngineMaker(self._options, workers, executor)
         self._lock = threading.RLock()
         self._closed = self._ended = False
         self._fresh = position is None  # every element so far was delivered by this object
         self._doubt = False
         self._resume: tuple[Any] | None = None
-        self._tuning: Tuning | None = None
-        self._earlier: Stats | None = None  # of engines that were closed
+        self._earlier: Stats | None = None  # the statistics of closed engines
         self._reporter: Reporter | None = None
         # Elements taken from the engine together; the length hint of a list's iterator is the number that remain.
         self._ready: Any = iter(())
-        self._within = False  # a `next` is running; a signal handler may ask
-        self._left = 0  # the number of them that remained at `close`
+        self._within = False  # `next` is running, and a signal handler may ask for the state
+        self._left = 0  # how many elements of `_ready` remained at `close`
         # In a box, so that dropping the iterator closes its engine, cycles or not.
         self._box: list[Engine] = []
         try:
             self._make_engine(position)
         finally:
-            # Not earlier: at its exit the interpreter closes the oldest objects last, and data that is
-            # not written yet may pass through memory that an engine made.
+            # Not earlier: at exit the newest finalizer runs first, and the engine must be closed before the
+            # memory that it made, since data that is not written yet may pass through that memory.
             self._finalizer = weakref.finalize(self, _close_all, self._box)
 
     @property
@@ -133,78 +126,21 @@ class Iterator(Generic[Element_co]):
         )
         with contextlib.ExitStack() as undo:
             undo.callback(setup.leave)  # else nobody could write its snapshots
-            self._begin(setup, position, undo)
+            self._base_seed, self._graph_seed = setup.seed, setup.graph_seed
+            context = Context(setup.root, self._iteration, self._base_seed, self._graph_seed)
+            context.live = setup.live
+            context.watch = Watch(enabled=is_watched(self._options))
+            context.probes = tuple(probe.bound(context) for probe in probes.active())
+            engine = self._engines.make(context, undo)
+            if self._box:
+                engine.until = self._engine.until
+            self._box[:] = [engine]
+            if self._reporter is not None:
+                engine.reporter = self._reporter
+                engine.reporter.follow(engine.stats, self._earlier)
+            self._reporter = engine.reporter
+            engine.open(position)
             undo.pop_all()
-
-    def _begin(self, setup: Setup, position: Any, undo: contextlib.ExitStack) -> None:
-        """Make the engine, and open it; `undo` collects what is to be undone if that fails."""
-        self._base_seed, self._graph_seed = setup.seed, setup.graph_seed
-        context = Context(setup.root, self._iteration, self._base_seed, self._graph_seed)
-        context.live = setup.live
-        context.watch = Watch(enabled=is_watched(self._options))
-        context.probes = tuple(probe.bound(context) for probe in probes.active())
-        parallelism = parallelism_of(context.root, self._options, self._workers)
-        staff = self._staff(context, parallelism.asked, undo)
-        workers = self._how_many(parallelism, staff, recording=bool(context.recorders))
-        # A quarter of the budget is for decoded rows, and each worker has its part.
-        context.room = budget_of(self._options, tuned=False) // (4 * max(1, workers))
-        if workers and sys.platform == "win32":
-            raise RuntimeError("workers need Linux or macOS: use workers=0 here, or WSL2")
-        if not workers and self._workers is None and parallelism.asked is None:
-            warn_of_deadline(context, self._options)
-        if not (workers or (parallelism.beside and context.recorders)):
-            engine: Engine = InlineEngine(context, self._options, self._tuning)
-        else:
-            from tundish.loader.run.parallelengine import ParallelEngine  # noqa: PLC0415
-
-            engine = ParallelEngine(
-                context, self._options, workers, self._executor, self._tuning, staff=staff
-            )
-        if self._box:
-            engine.until = self._engine.until
-        self._box[:] = [engine]
-        if self._reporter is not None:
-            engine.reporter = self._reporter
-            engine.reporter.follow(engine.stats, self._earlier)
-        self._reporter = engine.reporter
-        engine.open(position)
-
-    def _staff(
-        self, context: Context, asked: int | None, undo: contextlib.ExitStack
-    ) -> Staff | None:
-        """Return the seats of the service that the plan names; None if it names none, or none is to be used."""
-        tuned_away = self._tuning is not None and not self._tuning.workers
-        if not context.services or asked == 0 or tuned_away or overruled() is not None:
-            return None
-        if self._executor == "thread":
-            raise ValueError(
-                "distribute() needs workers that are processes, and the executor is 'thread': leave out one of them"
-            )
-        # What most iterators never come to is imported where they do, here and below.
-        from tundish.loader.run.coordinating.placement import service_of  # noqa: PLC0415
-
-        cores = self._options.cores(usable_cores())
-        staff = service_of(context.services).staff(asked, cores)
-        undo.callback(staff.close)
-        return staff
-
-    def _how_many(self, asked: Parallelism, staff: Staff | None, *, recording: bool) -> int:
-        """Return the number of workers to start with, from the tuner if there is one."""
-        if self._tuning is None:
-            if not asked.tuned:
-                return asked.workers if staff is None else staff.seats()
-            from tundish.loader.run.starting.launcher import start_method  # noqa: PLC0415
-            from tundish.loader.run.watching.tuning import Tuning  # noqa: PLC0415
-
-            options, most, first = self._options, asked.workers, None
-            # What a user asks of workers, the consumer's process cannot do.
-            apart = recording or options.deadline is not None or options.worker_init is not None
-            apart = apart or start_method(options.start) == "fork"  # as this process is now
-            if staff is not None:
-                most, first = staff.most, staff.local
-                apart = apart or not first
-            self._tuning = Tuning(options, most, first=first, inline=not apart)
-        return self._tuning.workers
 
     # -- elements ------------------------------------------------------------------------------
 
@@ -297,7 +233,7 @@ class Iterator(Generic[Element_co]):
                 raise
             if own or engine is None:
                 raise
-            # Raised behind an element that counts as delivered: that one comes again.
+            # Raised after an element was counted as delivered: the element comes again.
             if engine.given:
                 self._ready = ()
                 self._doubt = True
@@ -305,7 +241,7 @@ class Iterator(Generic[Element_co]):
             elif not engine.idle and _cuts_short(error):
                 self._ready = ()
                 self._doubt = True
-            # Closed by another thread, or by what was called: what it met then is nobody's error.
+            # Closed by another thread, or by a function of the user's: the error only follows from that.
             if self._closed:
                 raise StopIteration from None
             raise
@@ -405,9 +341,9 @@ class Iterator(Generic[Element_co]):
         if not before.past:
             earlier = self._with_earlier(before.stats())
             self._earlier, before.past = earlier, True  # no call in between
-        if self._tuning is not None:
+        if self._engines.tuning is not None:
             assert self._earlier is not None
-            self._tuning.moved(self._earlier.wall_s)
+            self._engines.tuning.moved(self._earlier.wall_s)
         self._make_engine(self._resume[0])
         self._resume, self._doubt = None, False
 
@@ -421,13 +357,13 @@ class Iterator(Generic[Element_co]):
 
     def _move(self) -> None:
         """Continue in another engine, with the tuner's number of workers."""
-        assert self._tuning is not None
+        assert self._engines.tuning is not None
         self._resume = (self._position(),)
         self._doubt = True  # an interrupt in here is healed from the same position
         try:
             self._heal()
         except OSError:
-            if not self._tuning.stay():
+            if not self._engines.tuning.stay():
                 raise
             self._heal()
 
@@ -517,8 +453,8 @@ class Iterator(Generic[Element_co]):
         self._resume, self._doubt = (state["position"],), True
         self._ended = self._closed = False
         self._engine.close()
-        if self._tuning is not None:
-            self._tuning.restart()
+        if self._engines.tuning is not None:
+            self._engines.tuning.restart()
         if not self._finalizer.alive:  # it had been closed
             self._finalizer = weakref.finalize(self, _close_all, self._box)
         self._make_engine(state["position"])

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tundish.spec import flatten, normalise, same_structure, spec_of
+from tundish.normalising import normalise
+from tundish.spec import flatten, same_structure, spec_of
 
 _EMPTY: Any = object()
 

@@ -31,7 +31,7 @@ from tundish.loader.run.pool.recruiting import descriptors_for
 from tundish.loader.run.stages.overtaking import left_out
 from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.storing.live import linger as linger_on
-from tundish.spec import copy_element
+from tundish.normalising import copy_element
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class ParallelEngine(Engine):
         self._slack = bool(options.slack)
         self._trace: Trace | None = None
         self._pool: Pool | None = None
-        self._mark: Any = (None,)  # after what was delivered; None: the network says it
+        self._mark: Any = (None,)  # after the delivered elements; None: ask the network
         self._before: Any = self._mark
 
     def open(self, position: Any) -> None:
@@ -145,7 +145,7 @@ class ParallelEngine(Engine):
             )
 
     def _homes(self) -> int:
-        """Return how many workers what comes after a service's node asks for, if this machine has no others."""
+        """Return how many workers the operators after a service's node ask for, if this machine has no others."""
         from tundish.loader.run.coordinating.placement import Placement  # noqa: PLC0415 - few have one
 
         placement = Placement(self.context.nodes)
@@ -201,13 +201,14 @@ class ParallelEngine(Engine):
         self._before, self._undo = self._mark, self._elements
         most = self._awaited(lambda: at_once(network))
         chunk = None if most == 1 else self._awaited(lambda: taken(network, most))
-        if chunk is None:  # `next` is asked now: it is still the same call
+        if chunk is None:  # the caller goes on with `next`, in the same call
             self._undo = None
             return None
         elements: list[Any] = chunk.values
         self._mark, self.given = None, 1
         self._elements += len(elements)
-        self.handed = range(len(elements) - 1)  # as many: for who is told before this call is over
+        # Of the same length, for statistics that are reported during this call.
+        self.handed = range(len(elements) - 1)
         if self._kept:
             for element in elements:
                 frozen(element)
@@ -222,7 +223,7 @@ class ParallelEngine(Engine):
                 return ask()
             except NotReady:
                 pass
-            self._wait()  # not above: what interrupts it would be chained to NotReady
+            self._wait()  # outside the `except`: an interrupt would be chained to NotReady
 
     def _wait(self) -> None:
         coordinator, pool = self._coordinator, self._pool
@@ -280,8 +281,7 @@ class ParallelEngine(Engine):
             self._uncount()
 
     def position(self, left: int = 0) -> Any:
-        network: Any = self._network
-        return network.dump(network.mark(left) if self._mark is None else self._mark)
+        return self.marked(left)()
 
     def position_within(self) -> Any:
         network, mark = self._network, self._before if self.given else self._mark
@@ -308,7 +308,7 @@ class ParallelEngine(Engine):
             if self.tuning is not None and self._coordinator.workers < workers:
                 self.tuning.bound(self._coordinator.workers)
         else:
-            self.wanted = 0  # another engine's
+            self.wanted = 0  # in another engine
 
     def _tick(self, now: float) -> None:
         if self._staff is not None:
@@ -337,7 +337,7 @@ class ParallelEngine(Engine):
         stages = _measured(self.context.watch, self._coordinator.stages)
         return self._coordinator.standing(replace(super().stats(), stages=stages), whole=whole)
 
-    # -- what a writer was given ---------------------------------------------------------------
+    # -- orders to the writer ------------------------------------------------------------------
 
     def save(self) -> None:
         super().save()
@@ -377,7 +377,8 @@ class ParallelEngine(Engine):
     def close(self) -> None:
         if os.getpid() != self._coordinator.owner:
             return
-        with uninterrupted():  # all of it: an interrupt before leaves it open, to be closed again
+        # As a whole: an interrupt before it leaves the engine open, to be closed later.
+        with uninterrupted():
             pool, self._pool = self._pool, None
             if pool is not None:
                 self._ledger.end()
@@ -393,7 +394,7 @@ class ParallelEngine(Engine):
             try:
                 self.leave()
                 linger = not self._settle(_LEAVING_S)
-            except Exception:  # noqa: BLE001 - a writer that cannot start, say: what is not durable is computed again
+            except Exception:  # noqa: BLE001 - such as of a writer that cannot start: elements that are not durable are computed again
                 linger = False
         writers = pool.writing if linger else []
         self._coordinator.close(linger=linger)

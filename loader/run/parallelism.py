@@ -76,7 +76,7 @@ def parallelism_of(root: Operator, options: Options, asked: int | None) -> Paral
         calls = [calls for calls in map(options.parallel_of, theirs) if calls is not None]
         count = AUTOTUNE if AUTOTUNE in calls else max(calls, default=None)
     if all(node.uncomputed for node in running):
-        workers = 0  # what stands in files is read where it is wanted
+        workers = 0  # stored elements are read by the process that needs them
     elif count == AUTOTUNE:
         return Parallelism(options.cores(usable_cores()), options.autotune.tunes, count, beside)
     else:

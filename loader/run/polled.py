@@ -1,4 +1,4 @@
-"""Iterators whose callers bound the wait for workers: by a time, or to none, since they wait for other things as well."""
+"""Iterators whose callers limit the wait for workers, to some time or to none, since they wait for other things as well."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class PolledIterator:
         (engine,) = self._iterator._box  # noqa: SLF001 - the same folder's, here and below
         engine.until = 0.0
         since, self._since = self._since, None
-        if since is not None:  # it is a wait for workers as any other, for who tunes
+        if since is not None:  # the tuner counts it as a wait for workers
             engine._ledger.waited(perf_counter() - since)  # noqa: SLF001
         try:
             return next(self._iterator)

@@ -74,7 +74,7 @@ def share_of(root: Operator) -> list[int] | None:
 
 def _is_in_step(node: Operator) -> bool:
     if node.batch_size is not None:
-        return True  # but for batches that are given up with an element that failed
+        return True  # except for batches that fail with an element
     return not (node.dynamic or node.sequential or node.holds or node.drops)
 
 

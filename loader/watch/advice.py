@@ -32,17 +32,19 @@ if TYPE_CHECKING:
     from tundish.loader.watch.stats import Stats
     from tundish.loader.watch.view import PlanNode, PlanView
 
-_MOST = 4  # are offered
+_MOST = 4  # predictions that are offered
 _MOST_WORKERS = 256
-_MOST_BYTES = 10e12  # that anybody would write
-_MARGIN = 1.15  # that fewer workers must have over what is wanted of them
-_LONG_S = 2.0  # to restore
-_CHEAP_S = 20e-6  # a call that is worth sparing
-_TENTH = 0.1  # of the time of calls for each row, for a function of many
-_SPARED = 0.05  # of what is computed, by what is kept
-_READ_S = 2.5e-6  # a row of a snapshot
+_MOST_BYTES = 10e12  # of a snapshot that anybody would write
+_MARGIN = 1.15  # fewer workers must be this much faster than necessary
+_LONG_S = 2.0  # of restoring, from which avoiding it is worth a change
+_CHEAP_S = 20e-6  # of a call, up to which calls are worth avoiding
+_TENTH = 0.1  # the time of a function of batches, relative to calls for each row
+_SPARED = 0.05  # the least part of the work that storing must save
+_READ_S = 2.5e-6  # to read a row of a snapshot
 _NO_WORKERS, _WORKERS = "no workers", ("worker", "workers")
-_HEARD_S = 200e-6  # what an element must take to be computed elsewhere with a sure outcome
+_HEARD_S = (
+    200e-6  # the least time of an element for a reliable prediction of computing it elsewhere
+)
 
 
 def predict(
@@ -63,7 +65,7 @@ def predict(
     unit : str
         The name of elements: "batches".
     """
-    # A consumer that hardly waits gains little by anything: what may be noise is not offered to it.
+    # A consumer that hardly waits gains little by any change: gains within the noise are not offered.
     unsure = 1.0 if limit == "consumer" else 0.0
     faster = [
         each
@@ -152,7 +154,7 @@ def _here(costs: Costs, spread: float) -> Iterator[Prediction]:
         f"the functions take {seconds_text(costs.here_s)} an element, and having workers call them "
         f"costs this process {seconds_text(costs.own_s)}: Options(workers=0)"
     )
-    if costs.here_s < _HEARD_S:  # too short to be told from what the library does
+    if costs.here_s < _HEARD_S:  # too short to be told from the library's own work
         basis, spread = f"{basis}. Try it: for functions so short this is a guess", 0.3
         then *= _TENTH * 7
     yield Prediction(_NO_WORKERS, costs.rate, then, basis, math.hypot(spread, 0.05))
@@ -302,7 +304,7 @@ def _kept(plan: PlanView, costs: Costs, budget: int, spread: float) -> Iterator[
         if not _spares(plan, costs, node) or not may_be_kept(plan, node):
             continue
         then = _read_from(plan, costs, node)
-        # What looks at one element may as well be kept; batches are made of what is kept.
+        # Operators on single elements may be stored as well; batches are made of stored elements.
         better = 0.97 if node.each else 1.03
         if best is None or then > better * best[0]:
             best = (then, node)

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from tundish.loader.watch.stats import NodeStats, StageStats, Stats
     from tundish.loader.watch.view import PlanView
 
-_APART = 8.0  # times the others: a duration that is not one of them
-_UPPER = 0.92  # of a bucket's upper end: about its middle
-_CROWDED = 0.9  # of the cores' time: from here on workers wait for cores
-_ROOMY = 0.75  # up to here what is no CPU time is waiting for something else
+_APART = 8.0  # the ratio to all other durations that makes one exceptional
+_UPPER = 0.92  # the ratio of a bucket's middle to its upper end, approximately
+_CROWDED = 0.9  # the share of the cores' time from which workers wait for cores
+_ROOMY = 0.75  # the share up to which time that is not CPU time is spent waiting for something else
 
-# What the library does itself, about: of use only where nothing of it was measured.
-_MESSAGE_S = 60e-6  # for an element that comes from a worker
-_HERE_S = 3e-6  # for one that is made in the consumer's process
+# The library's own work in seconds, approximately; used only if none of it was measured.
+_MESSAGE_S = 60e-6  # for an element from a worker
+_HERE_S = 3e-6  # for an element that is made in the consumer's process
 _CALL_S = 0.2e-6  # for each operator
-_ROW_S = 2e-6  # for a row that is handed over by itself: to pack or to unpack it
+_ROW_S = 2e-6  # to pack, or to unpack, a row that is sent separately
 MEMORY_BYTES_S = 4e9
-"""Bytes a second that are read or copied, about."""
+"""The approximate number of bytes that are read or copied in a second."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ Kind = Literal[
     "network",
     "unknown",
 ]
-"""Of what kind a limit is.
+"""The kind of a limit.
 
 * ``workers``: they are busy all the time, and more of them would find cores;
 * ``cores``: all that this process may use are busy;
@@ -53,20 +53,20 @@ Kind = Literal[
 """
 
 NEVER = 0.05
-"""Of the time: a consumer that waits less does not wait."""
+"""The share of time up to which a consumer's waits do not count."""
 
-_BUSY = 0.7  # of the time: workers that are busy more have hardly any time left
-_FULL = 0.75  # of the memory budget
-_OTHERS = 0.5  # of the busiest worker: what the others do beside one that reads alone
-_COPIED = 0.2  # of the batches: more are copied for want of memory than a consumer keeps
-_MUCH = 0.4  # of the work: an operator that stands out
-_PART = 0.2  # of the work
-_SLOW = 4.0  # times the mean: a task that others wait for
-QUEUE = 0.3  # of the time of workers, that they wait for a core
-_GAINS = 1.05  # what one more worker has to give, so that workers are the limit
-_LONG_OWN_S = 1e-3  # the library takes less for an element: it is a generator
-_UNITS = 4  # are shuffled together: enough to mix them, and few to keep decoded
-_MOSTLY = 0.8  # of the time that functions take: CPU, or waiting
+_BUSY = 0.7  # the share of busy time from which workers have hardly any time left
+_FULL = 0.75  # the share of the memory budget that counts as full
+_OTHERS = 0.5  # the share of the busiest worker's time that others work at most, if it reads alone
+_COPIED = 0.2  # the share of copied batches from which memory is short: a consumer keeps fewer
+_MUCH = 0.4  # the share of the work of an operator that stands out
+_PART = 0.2  # the share of the work of a large part
+_SLOW = 4.0  # the ratio to the mean of a task that others wait for
+QUEUE = 0.3  # the share of workers' time waiting for a core that counts
+_GAINS = 1.05  # the least gain of one more worker for workers to be the limit
+_LONG_OWN_S = 1e-3  # the library's own work on an element takes less, so more is a generator's
+_UNITS = 4  # units that are shuffled together: enough to mix them, few enough to keep decoded
+_MOSTLY = 0.8  # the share of functions' time that is CPU time, or waiting, to be named as that
 
 
 @dataclass(frozen=True)
@@ -431,7 +431,7 @@ def _most_of(stats: Stats, costs: Costs, node: PlanNode | None) -> str:
     most = "takes" if share >= _MUCH else "takes most, but only"
     most_of = f"{node.called} {most} {share_text(share)} of the computing time{each}"
     unseen = max(0.0, 1 - sum(costs.nodes.values()) / max(costs.busy_s + costs.feeding_s, 1e-9))
-    if unseen > 0.5 and share < 0.5:  # what is known of operators is not the most of it
+    if unseen > 0.5 and share < 0.5:  # most of the time is not known by operator
         most_of += f", and {share_text(unseen)} of it was seen in no operator"
     return f"{most_of}; {_how(costs)}"
 

@@ -28,7 +28,7 @@ Event = dict[str, Any]
 
 _KEPT = 1 << 15  # groups of events that may come in another order than their lines
 _ANSWERS = 64  # of one worker that may be placed together
-_CONSUMER = 100  # its thread; a worker's is so much more than its number
+_CONSUMER = 100  # the consumer's thread; a worker's is its own number plus this
 _COUNT_US = 500
 _HEAD = ("t", "it", "dir", "worker", "kind")
 _TYPES = (("t", (int, float)), ("dir", str), ("worker", int), ("kind", str))
@@ -128,8 +128,8 @@ def trace_events(found: Iterable[Message]) -> Iterator[Event]:
     number = 0
 
     def keep(group: list[Event]) -> None:
-        # What lasts longer comes before what it encloses, and so does, of the same length, what was
-        # told later; an arrow stays behind its slice.
+        # A longer event comes before those it encloses; of two equally long ones, the one that was noted later
+        # comes first. An arrow comes after its slice.
         nonlocal number
         number += 1
         dur = group[0].get("dur")
@@ -196,7 +196,7 @@ class _View:
     # -- names ---------------------------------------------------------------------------------
 
     def named(self, it: str, message: Message) -> Iterator[Event]:
-        """Yield what the iterator and its consumer are called."""
+        """Yield the names of the iterator and its consumer."""
         whose = message.get("pid", it.partition(".")[0])
         plan = message.get("plan") or "an iterator"
         title = f"{plan} (process {whose})" if whose else plan
@@ -264,7 +264,7 @@ class _View:
     def _answered(self, at: int, track: _Track, kind: str, said: dict[str, Any]) -> None:
         key = (said.get("block"), said.get("first"))
         task = next((each for each in track.queue if each.key == key), None)
-        if task is None:  # the trace begins behind it
+        if task is None:  # the trace begins after it
             task = _Task(f"stage {said.get('stage')}", at, {}, 0)
         else:
             track.queue.remove(task)
@@ -316,7 +316,7 @@ class _View:
         self._mark(max(at, track.until), track.tid, f"died: {said.get('how', '')}", said)
 
     def _leave(self, track: _Track, at: int, why: str) -> None:
-        """Close the track of a worker from which nothing more comes: it was at its first unanswered task."""
+        """Close the track of a worker that sends nothing more: it was at its first unanswered task."""
         self._place_all(track)
         if track.queue:
             task = track.queue[0]
@@ -352,7 +352,7 @@ class _View:
 
     def _flew(self, at: int, more: int) -> None:
         self._flying += more
-        if at - self._counted_at >= _COUNT_US:  # else the picture is of nothing but this
+        if at - self._counted_at >= _COUNT_US:  # else these counts would fill the picture
             self._counted, self._counted_at = self._flying, at
             self._count(at, "tasks in flight", self._flying)
 

@@ -87,10 +87,10 @@ Hint: TypeAlias = Move | KeepAfter | BatchedCall
 
 
 WORTH = 1.05
-"""What changes less is not offered."""
+"""The least gain for which a change is offered."""
 
 MODEL_SPREAD = 0.05
-"""How far the model is off where nothing else is."""
+"""The model's error if nothing else is off."""
 
 RATE = "elements/s"
 TO_RESTORE = "s to restore"

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from tundish.loader.watch.throughput import EventSample
 
 LONG_S = 4.0
-"""For so long is measured at most, where something is not clear."""
+"""The longest time of measuring, if something is not clear."""
 
-_STARTING_S = 30.0  # more is not waited for
+_STARTING_S = 30.0  # the longest wait for the start
 _SETTLING_S = 0.1
 _SHORT_S = 0.2
 _FEWEST = 8  # elements
 _SAMPLES = 4
-_WARMING = 1.15  # times faster in its second half: still warming up
-_PAUSE = 4.0  # times what the consumer usually takes
+_WARMING = 1.15  # the ratio of rates in the second and the first half that shows warming up
+_PAUSE = 4.0  # the ratio to the consumer's usual time that makes a pause
 _PAUSE_S = 0.3
-_OFTEN = 50  # samples between pauses; more often is no exception
-_REMEMBERED = 15  # samples, to know what is usual
+_OFTEN = 50  # samples between pauses; more frequent ones are no exception
+_REMEMBERED = 15  # samples from which the usual time is known
 
 
 class Steady:

@@ -123,7 +123,7 @@ class StatsAggregator:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a signal's handler may ask while it is told
+        self._lock = threading.RLock()  # a signal's handler may read it during an update
         self._open: dict[str, tuple[Prefixes, Stats]] = {}
         self._past: dict[Prefixes, Stats] = {}
         self._done: set[str] = set()

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from tundish.loader.watch.histogram import Histogram
 
 GAIN = 1.03
-"""How many times the throughput is worth a change."""
+"""The least ratio of throughputs that is worth a change."""
 
-_JUMP = 16  # times as many at once
-_NEAR = 0.98  # of what the most workers would give
-_LITTLE = 0.1  # of the time: who waits less computes
-_AHEAD = 1.15  # times what the consumer takes, since both are uneven
+_JUMP = 16  # the largest factor of one step
+_NEAR = 0.98  # the part of the largest possible throughput that is enough
+_LITTLE = 0.1  # the share of time below which waiting does not count, and a task computes
+_AHEAD = 1.15  # the ratio to the consumer's rate that is enough, since both are uneven
 
 
 @dataclass(frozen=True)

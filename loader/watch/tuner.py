@@ -20,28 +20,29 @@ from tundish.loader.watch.throughput import GAIN, WorkerForecast, computes, pred
 if TYPE_CHECKING:
     from tundish.loader.watch.throughput import EventSample, Measure
 
-_KEEP = 0.25  # of what was promised, to stay there; so that noise alone is not
+_KEEP = 0.25  # the part of a predicted gain that must come true, more than noise gives
 _LEAST_KEEP = 0.015
-_NO_LESS = 0.98  # times the throughput: as good as before
-_LOSS = 0.03  # what fewer workers may cost
+_NO_LESS = 0.98  # the ratio of throughputs that counts as equal
+_LOSS = 0.03  # the part of the throughput that fewer workers may cost
 _CERTAIN = 2.0  # standard errors
-_REJECTED = 2  # in a search; then it is as good as it gets
-_RETURNS = (
-    _REJECTED + 3
-)  # trials that fail: of more, one of fewer, one of none, which may be gone to in the end
-_CHANGED = 2.0  # times: another workload
-_NOTICED = 1.25  # times: more than noise
+_REJECTED = 2  # failed trials of more workers that end a search
+# Failed trials: of more, one of fewer, one of none, to which it may return at the end.
+_RETURNS = _REJECTED + 3
+_CHANGED = 2.0  # the ratio of times that shows another workload
+_NOTICED = 1.25  # the ratio of times that is more than noise
 _PATIENCE_S = 5.0  # at first
-_USUAL_S = 1.0  # of measuring
-_LARGE = 1.5  # a gain that a short time shows
+_USUAL_S = 1.0  # the usual time of measuring
+_LARGE = 1.5  # a gain that a short measurement shows
 _SAMPLES = 4
-_SPARE = 1.5  # times what is needed
-_CROWDED = 2.0  # times as long as when there were fewer
-_FULL = 0.7  # of the cores: they are the reason
-_WORTH = 3  # workers less
-_WITHOUT = 1.5  # times what functions and the consumer take alone
-_WORTH_OWN = 1.05  # what none must give at least
-_NEARLY = 0.95  # times what more give, or are said to give: then none are as good, and leave the cores to others
+_SPARE = 1.5  # the ratio of fewer workers to the busy ones
+_CROWDED = 2.0  # the ratio of task times with more and with fewer workers
+_FULL = 0.7  # the share of busy cores from which the cores explain longer tasks
+_WORTH = 3  # the least number of workers to save
+_WITHOUT = (
+    1.5  # the least ratio of the time of an element to that of functions and the consumer alone
+)
+_WORTH_OWN = 1.05  # the least gain of going without workers
+_NEARLY = 0.95  # the part of the gain of more workers with which none are as good, since they leave the cores to others
 
 
 def most_changes(most: int, seconds: float = 0.0) -> int:
@@ -130,12 +131,12 @@ class Tuner:
 
     def _begin_search(self) -> None:
         self.done = False
-        self._in_process = self.least == 0  # whether that is still to be tried
+        self._in_process = self.least == 0  # whether to try computing without workers
         self._tried: dict[int, Measure] = {}
         self._trial: WorkerForecast | None = None
         self._base: Measure | None = None
         self._left, self._rejected = self._trials, 0
-        self._below = inf  # as many did not give more
+        self._below = inf  # the least number of workers that gave nothing more
         self._shrunk = False
         self._alone: Measure | None = None
 
@@ -171,14 +172,14 @@ class Tuner:
             return None
         alone, self._alone = self._alone, None
         if alone is not None and seen.each_s > _NEARLY * alone.each_s:
-            self._settle(alone)  # more did not come true
+            self._settle(alone)  # the predicted gain of more workers did not come true
             return self._go(0)
         fewer = None if self._shrunk else self._fewer(seen)
         if fewer is not None:
             if seen.seconds < LONG_S:
                 return None
             self._shrunk = True
-            if not fewer.gain:  # no trial: what more have is taken from other programs
+            if not fewer.gain:  # no trial: additional workers only take cores from other programs
                 return self._go(fewer.workers)
             return self._try(fewer, seen)
         self._settle(seen)
@@ -191,7 +192,7 @@ class Tuner:
             return None
         found = predicted(seen, self.cores, self.most)
         below = inf if anew else self._below
-        if found.workers >= below:  # half way, then
+        if found.workers >= below:  # try a number between
             between = int(sqrt(seen.workers * below))
             found = WorkerForecast(between, min(found.gain, between / seen.workers))
         return found if found.gain >= GAIN and found.workers > seen.workers else None
@@ -213,7 +214,7 @@ class Tuner:
         if seen.waited_s > (GAIN - 1) * seen.each_s:
             cores = (seen.cpu_s + seen.consumer_cpu_s) / seen.each_s
             if seen.busy_s < _CROWDED * least_s or cores > _FULL * self.cores:
-                return None  # they are not in each other's way, but for the cores
+                return None  # workers only delay each other by sharing cores
         need = max(1, self.least, ceil(_SPARE * least_s / seen.each_s))
         if need > seen.workers / 2 or seen.workers - need < _WORTH:
             return None
@@ -236,7 +237,7 @@ class Tuner:
         if abs(got / wanted - 1) < _CERTAIN * error and seen.seconds < LONG_S:
             return None
         if not trial.workers and seen.seconds < _USUAL_S:
-            return None  # it is tried once, and workers that end are in its way
+            return None  # it is tried only once, and ending workers disturb it at first
         self._trial = None
         if got >= wanted:
             if trial.workers > base.workers:
@@ -248,11 +249,11 @@ class Tuner:
         elif trial.workers > base.workers:
             self._below = trial.workers
             self._rejected += 1
-            if got > _NO_LESS:  # no less either: it is not the workers that are wanting
+            if got > _NO_LESS:  # no loss either: workers are not what is missing
                 self._rejected = _REJECTED
         return self._go(base.workers)
 
-    # -- when it is found ------------------------------------------------------------------------
+    # -- after a search --------------------------------------------------------------------------
 
     def _settle(self, seen: Measure) -> None:
         self.done = True
@@ -283,7 +284,7 @@ class Tuner:
         """Return True if the times of tasks, or of the consumer, have changed since the search ended."""
         was = self._reference
         if not seen.workers:
-            # What is outside is known of the calls that were measured only: a pause may be missing in it.
+            # The time outside is only that after measured calls: it may lack a pause.
             inside = seen.each_s - seen.outside_s > _CHANGED * (was.each_s - was.outside_s)
             return inside and seen.usual_s > _NOTICED * was.usual_s
         pairs = (

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from textwrap import wrap
 
-_TOGETHER = re.compile(
-    r"(?<=\d) (?=(?:%|[mµn]?s|min|h|[kMGT]?B)\b|%)|(?<=<) "
-)  # a number and its unit
+# A number and its unit.
+_TOGETHER = re.compile(r"(?<=\d) (?=(?:%|[mµn]?s|min|h|[kMGT]?B)\b|%)|(?<=<) ")
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 

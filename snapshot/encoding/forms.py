@@ -78,7 +78,7 @@ def columns_of(elements: Sequence[Any]) -> Columns:
     Parameters
     ----------
     elements : sequence
-        Elements as `tundish.spec.normalise` returns them; at least one.
+        Elements as `tundish.normalising.normalise` returns them; at least one.
 
     Raises
     ------

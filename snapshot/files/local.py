@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 REMOVED_FIRST = {"manifest.json", "run.json"}
-"""Without these nothing in their folder is read any more."""
+"""Files without which nothing in their folder is read."""
 
 _NETWORKED = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs")
 _T = TypeVar("_T")
@@ -45,7 +45,7 @@ _NOT_HERE = (FileNotFoundError, NotADirectoryError)
 _NO_FILE = {errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP}
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY
 _ATTEMPTS = 8
-_MOST_PIECES = 1024  # that one call of writev takes
+_MOST_PIECES = 1024  # buffers that one call of writev takes
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Identity = tuple[int, int, int, int, int]
-"""Device, inode, size, mtime and ctime in ns: who changes a file changes this."""
+"""Device, inode, size, mtime and ctime in ns: they change with the file."""
 
 _PIECE = 1 << 20
 # Python names it from 3.14 on, Linux knows it from 5.14 on.

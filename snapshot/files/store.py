@@ -39,7 +39,7 @@ class Store(Protocol):
     """The folder."""
 
     local: bool
-    """Whether `shown` gives a path that `open` takes."""
+    """True if `shown` gives a path that `open` takes."""
 
     @property
     def mappable(self) -> bool:

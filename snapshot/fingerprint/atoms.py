@@ -123,7 +123,7 @@ class InputFiles:
             told.append([folder, len(held), sum(sizes), digest])
             times = [at for _, _, at in held]
             written.append(None if None in times else digest_of(repr(times)))
-        # Which of them comes when counts, too, where folders are mixed.
+        # If folders are mixed, the order of the files counts, too.
         return {
             "folders": told,
             "order": digest_of(repr(names)),

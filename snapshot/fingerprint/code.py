@@ -51,7 +51,7 @@ class Code:
     constants: tuple[Any, ...]
     """Constants as they are; code within this one as `Code`."""
     reads: tuple[OutsideRead, ...]
-    """Of this code alone; `every_read` has those of the code within it, too."""
+    """References of this code alone; `every_read` has those of the code within it, too."""
 
     def every_read(self) -> Iterator[OutsideRead]:
         """Yield the references of this code and of the code nested in it."""

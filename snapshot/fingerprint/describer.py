@@ -58,7 +58,7 @@ class Describer:
     def __init__(self, *, lenient: bool = False) -> None:
         self.lenient = lenient
         self._trail: list[str] = []  # from the argument to where the walk is
-        self._kept: list[Any] = []  # so that no id comes twice
+        self._kept: list[Any] = []  # keeps values alive, so that ids stay unique
         self._names: dict[int, str] = {}
         self._taken: dict[str, int] = {}
         self._waiting: list[tuple[str, str, Callable[[], JSON]]] = []
@@ -67,8 +67,8 @@ class Describer:
 
     def _start(self, trail: list[str]) -> None:
         self._trail = trail
-        # What is being described, outermost first; and what is, as a part of a cycle through one
-        # of those, with the outermost that such a part refers to.
+        # The values that are being described, outermost first; and the parts of cycles through one of them, each
+        # with the outermost value that it refers to.
         self._open: dict[int, int] = {}
         self._parts: dict[int, int] = {}
         self._lowest = self._lowest_of_parts = _FAR

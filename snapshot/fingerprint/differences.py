@@ -81,7 +81,7 @@ def touched(before: Sequence[JSON], description: JSON) -> list[str]:
 
 
 def are_alike(before: Sequence[JSON], now: Sequence[JSON]) -> bool:
-    """Return True unless a file was rewritten between two results of `written`; what is not known once is no difference."""
+    """Return True unless a file was rewritten between two results of `written`; an unknown time equals any other."""
     return len(before) == len(now) and all(
         len(then) == len(later)
         and all(a == b or None in (a, b) for a, b in zip(then, later, strict=True))
@@ -90,7 +90,7 @@ def are_alike(before: Sequence[JSON], now: Sequence[JSON]) -> bool:
 
 
 def moved(old: JSON, new: JSON) -> list[str]:
-    """Return which folders of input files are others than before, as lines for people; that does not change the key."""
+    """Return the folders of input files that differ from before, as lines for people; they do not change the key."""
     pairs = zip(_file_lists(old), _file_lists(new), strict=False)
     folders = [tuple(each.get("about", {}).get("folder") for each in pair) for pair in pairs]
     return [

@@ -134,7 +134,7 @@ def _read(kind: str, variables: Mapping[str, Any], code: Code, walk: Walk) -> di
     found: dict[str, JSON] = {}
     for read in code.every_read():
         name, *attributes = read.names
-        if read.kind != kind or name not in variables:  # one of Python's own, or to come
+        if read.kind != kind or name not in variables:  # a builtin, or defined later
             continue
         name, value = _followed(name, variables[name], attributes)
         if name not in found:

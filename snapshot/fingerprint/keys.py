@@ -109,8 +109,8 @@ def _without_padding(array: np.ndarray) -> np.ndarray:
 
 JSON = Any
 
-_TOLD = "about"  # what stands there does not count
-# What stands there is by name: of arguments, attributes, variables. Names are no tags.
+_TOLD = "about"  # its contents do not count
+# The contents of these are keyed by names of arguments, attributes or variables, which are no tags.
 _NAMED = frozenset(
     [
         *("args", "attributes", "captured", "code", "defaults", "fields", "globals", "keywords"),

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 VERIFY = ("size", "batch", "full")
 CACHE_BYTES = 256 << 20
 LOOK_S = 0.01
-"""How old what is known of a file may be, when one element of it is asked for."""
+"""Seconds for which a file is assumed to be unchanged when one of its elements is requested."""
 
-_MOST_ITEM = 2**31  # bytes, that numpy has not in a dtype
+_MOST_ITEM = 2**31  # bytes, from which numpy has no dtype
 
 _MAGIC = b"ARROW1\0\0"
 _REMEDY = "restore the file, or remove the snapshot's folder so that it is written again"
@@ -51,13 +51,13 @@ _DAMAGE = (
     TypeError,
     ValueError,
 )
-"""What pyarrow and numpy raise over bytes that are not those of a batch."""
+"""The errors of pyarrow and numpy about bytes that are no batch."""
 
 
 def open_limit() -> int:
     """Return how many shards are mapped at a time, each with a descriptor."""
     soft = psutil.Process().rlimit(psutil.RLIMIT_NOFILE)[0] if psutil.LINUX else 1024
-    return 1024 if soft < 0 else max(16, min(1024, soft // 4))  # below 0: as many as one likes
+    return 1024 if soft < 0 else max(16, min(1024, soft // 4))  # less than 0: unlimited
 
 
 class _Open:
@@ -105,7 +105,7 @@ class _Fetched:
 
 
 FETCHED = _Fetched()
-"""Any of these."""
+"""The one instance."""
 
 
 class Batches:
@@ -166,7 +166,7 @@ class Batches:
         self._cost = 0
         self._lock = threading.RLock()
         self.ready: dict[int, tuple[Callable[[int], Any], _Open | _Fetched]] = {}
-        self.laid = self._rows_in_files()  # of each leaf the bytes of a row
+        self.laid = self._rows_in_files()  # the bytes of a row, by leaf
         self._begins = np.full((len(self.laid), len(self.entries)), -1)  # -1: not known
 
     def _add_forms(self, forms: Sequence[bytes]) -> None:
@@ -391,7 +391,7 @@ class Batches:
         del self.ready[b]
         self._cost -= cost
 
-    # -- what else is asked ----------------------------------------------------------------------
+    # -- around ----------------------------------------------------------------------------------
 
     def numbers(self, b: int) -> np.ndarray:
         """Return the element numbers of a batch's rows, counted from the start of the first run."""
@@ -467,7 +467,7 @@ class Batches:
                 self._store().shown(), f"there is no batch {b}", remedy=_REMEDY
             )
         number = int(self.entries[b]["shard"])
-        self._close(number)  # who restores the file and asks again sees the new one
+        self._close(number)  # if the file is restored, the next request sees it
         self._fail_shard(number, text, b)
 
 

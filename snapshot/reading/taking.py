@@ -89,7 +89,7 @@ def _of_file(
     for items, begins, row in zip(*found, source.laid, strict=True):
         each = row.itemsize // items.strides[0]
         places = begins + (rows if each == 1 else rows * each)
-        # What does not lie item by item `take` would copy whole.
+        # `take` would copy the whole array if its items were not contiguous.
         leaf = items.take(places) if each == 1 else items[places]
         leaves.append(leaf if leaf.dtype == row else leaf.view(row))
     return leaves

@@ -20,7 +20,7 @@ from tundish.forked import renewed
 if TYPE_CHECKING:
     from tundish.snapshot.files.mapping import Identity
 
-_SLOTS = 1 << 19  # of 8 bytes: half full with 1 TiB in batches of 4 MiB
+_SLOTS = 1 << 19  # 8 bytes each: half full with 1 TiB in batches of 4 MiB
 _WAYS = 8
 NBYTES = 8 * _SLOTS
 _FACTS = struct.Struct("<8Q")

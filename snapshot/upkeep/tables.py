@@ -87,7 +87,7 @@ class StoredTables:
             elements = decode(batch, form).elements(0, batch.num_rows)
             batch = encode(wide, [columns_of(elements)])
         columns = [plain(kind, batch.column(k)) for k, kind in enumerate(wide.kinds)]
-        columns = columns or [batch.column(0)]  # of elements without leaves
+        columns = columns or [batch.column(0)]  # the column that counts elements without leaves
         fields = [
             pa.field(field.name, column.type, metadata=field.metadata)
             for field, column in zip(wide.schema, columns, strict=True)

@@ -132,7 +132,7 @@ class Noted:
             lines = read_regular(path, _MOST).split(b"\n")
         except FileNotFoundError:
             return noted
-        for data in lines[:-1]:  # behind the last line end is nothing, or half a line
+        for data in lines[:-1]:  # after the last line end there is nothing, or half a line
             try:
                 noted._take(parse_json(data))
             except (ValueError, KeyError, TypeError, AttributeError, SnapshotError):

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 def _open_limit() -> int:
     """Return how many shards are written at a time, each with a descriptor."""
     soft = psutil.Process().rlimit(psutil.RLIMIT_NOFILE)[0] if psutil.LINUX else 256
-    return 512 if soft < 0 else max(16, min(512, soft // 4))  # below 0: as many as one likes
+    return 512 if soft < 0 else max(16, min(512, soft // 4))  # less than 0: unlimited
 
 
 OPEN_SHARDS = _open_limit()
-"""Of more user shards at once, the one not written for longest is sealed."""
+"""The most user shards that are open at once; of more, the one not written for longest is sealed."""
 INDEX_FIELD = pa.field(INDEX, pa.int64(), nullable=False)
 
 

@@ -109,7 +109,7 @@ class ShardFile:
         self.batches: list[BatchRecord] = []
         self._sink, self._sync_bytes, self._synced = sink, sync_bytes, 0
         self._pieces, self._frame = BufferFile(), 0
-        # Magic and schema come with the first batch, so its range begins behind them.
+        # Magic and schema are written with the first batch, so its range begins after them.
         self._head = MAGIC_BYTES + schema.serialize().size
         self._writer = pa.ipc.new_file(
             pa.PythonFile(self._pieces, mode="w"), schema, options=options

@@ -236,7 +236,7 @@ class RunWriter:
             self._failed = SnapshotWriteError(self._store.root, "it was abandoned", self._next)
             self._pending.remove()
 
-    # -- behind these ----------------------------------------------------------------------------
+    # -- parts of these --------------------------------------------------------------------------
 
     @contextmanager
     def _consistent(self) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """Conversion of array-like objects and tables of other libraries.
 
 A pandas Series, an xarray DataArray, a tensor, an Arrow or a polars column becomes an array, and a table a dict
-of its columns, when `tundish.spec.normalise` makes an element of what a function or a source returned. Nothing
+of its columns, when `tundish.normalising.normalise` makes an element of what a function or a source returned. Nothing
 downstream has to handle them, and results do not depend on where a function ran.
 
 None of these libraries is imported or named here: objects are recognised by their attributes.
@@ -18,7 +18,7 @@ import numpy as np
 from tundish.errors import SpecError
 
 _HAVE_NAN = ("float", "double", "halffloat", "time", "date", "duration")
-"""How the names of Arrow's, polars' and pandas' types begin whose values may be NaN or NaT."""
+"""The beginnings of the names of Arrow's, polars' and pandas' types whose values may be NaN or NaT."""
 _BUFFERS = (memoryview, array)
 
 

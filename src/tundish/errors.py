@@ -229,9 +229,7 @@ class StalledError(TundishError, TimeoutError):
         return StalledError, (self.what, self.seconds, self.detail), vars(self)  # notes are there
 
     def __str__(self) -> str:
-        text = (
-            self.what
-        )  # without a time: all that is to be said, or made anew by torch's launchers
+        text = self.what  # the whole message, if there is no time
         if self.seconds:
             text += f" did not finish within {self.seconds:g} s"
         return f"{text}; its stack was:\n{self.detail.rstrip()}" if self.detail.strip() else text

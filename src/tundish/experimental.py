@@ -41,7 +41,7 @@ from tundish.loader.plan.groups import (
 )
 from tundish.loader.plan.node import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.plan.options import Options
-from tundish.loader.run.iterator import Iterator  # noqa: TC001 - so that signatures can be asked for
+from tundish.loader.run.iterator import Iterator  # noqa: TC001 - so that signatures can be resolved
 from tundish.loader.run.optional import Optional
 from tundish.loader.watch.prometheus import MetricsServer
 from tundish.loader.watch.summary import StatsAggregator

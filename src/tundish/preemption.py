@@ -177,7 +177,7 @@ class SavedOnSignal:
         if self._save is not None:
             self._save(state)
         write_state(self._path, state)
-        self._pass_on(*(told or (self._signals[0], None)))  # another process was told
+        self._pass_on(*(told or (self._signals[0], None)))  # the signal went to another process
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         """Do what the signal would have done without us."""

@@ -118,7 +118,7 @@ class SnapshotDatasource(Datasource):  # type: ignore[misc]
         parallelism : int
             The number of tasks that are wanted.
         per_task_row_limit : int, optional
-            At most so many rows of each task's blocks.
+            The most rows of each task's blocks.
         data_context : ray.data.DataContext, optional
             Not needed.
         """
@@ -321,7 +321,7 @@ def _write(
 
 
 def _pieces(table: pa.Table, nbytes: int, before: int) -> Iterator[Columns]:
-    """Return a table's rows as columns of elements, cut to about so many bytes."""
+    """Return a table's rows as columns of elements, cut to about the given number of bytes."""
     table = table.combine_chunks()
     step = max(1, nbytes * table.num_rows // max(1, table.nbytes))
     for first in range(0, table.num_rows, step):

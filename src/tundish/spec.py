@@ -2,24 +2,19 @@
 
 A *leaf* is a numpy array or scalar, a ``str``, ``bytes``, a dataset, or any other object (which is
 passed on as it is and pickled between processes). A list is an array, as in tf.data, and so is what is like an
-array (`tundish.arraylikes`). `normalise` converts a value to its one numpy form, `flatten` splits a nest,
+array (`tundish.arraylikes`). `tundish.normalising` converts a value to its one numpy form, `flatten` splits a nest,
 `ArraySpec` describes a leaf.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from tundish.arraylikes import plain
 from tundish.calls import check_is
-from tundish.errors import SpecError
-from tundish.gaps import copied, has_gaps
 
 if TYPE_CHECKING:  # with a default, which Python's own has from 3.13 on
     from typing_extensions import TypeVar as _TypeVar
@@ -34,32 +29,10 @@ Tree = tuple[Any, ...] | None
 
 LEAF: Tree = None
 
-_KEEP = frozenset(
-    {
-        *(np.dtype(c).type for c in "?bhilqBHILQefdgFDG"),
-        np.datetime64,
-        np.timedelta64,
-        str,
-        bytes,
-    }
-)
 NUMBERS = frozenset(map(np.dtype, "?bhilqBHILQefdgFDG"))
-"""Dtypes of arrays that are elements as they are, if they have a dimension; the usual ones."""
-
-_ARRAY = np.ndarray
-_WITHOUT_INTS = frozenset(
-    {float, bool, complex, str, bytes, type(None), list, np.float64, np.float32}
-)
-_SIMPLE = _KEEP | _WITHOUT_INTS | {int, tuple, np.ndarray}
-"""Types of what may be in a list without being looked at."""
-_ROWS = frozenset({list, tuple})
+"""The usual dtypes of arrays that are elements as they are, if they have a dimension."""
 _PYTHONS = {"U": str, "T": str, "S": bytes, "O": object}
 """What arrays of numpy's dtypes hold as elements, by the kind of the dtype."""
-_TEXTS = "UST"
-"""The kinds of numpy's dtypes of text."""
-_DEEPEST = 64
-"""Lists within lists that numpy looks into at most."""
-_INT64 = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +99,7 @@ class ArraySpec:
             return isinstance(value, self.dtype) and self._fits(())
         if self.dtype is object:
             return True
-        # A missing dtype is not asked for: numpy takes None to be equal to float64.
+        # Other values have no dtype, and numpy takes None to be equal to float64.
         return (
             isinstance(value, (np.ndarray, np.generic))
             and value.dtype == self.dtype
@@ -142,7 +115,7 @@ class ArraySpec:
 
 
 TensorSpec = ArraySpec
-"""tf's name of what describes an array: ``td.TensorSpec((2, None), np.float32)``."""
+"""tf's name of `ArraySpec`: ``td.TensorSpec((2, None), np.float32)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,186 +208,6 @@ def is_nest(value: Any) -> bool:
     """
     kind = type(value)
     return kind is dict or kind is tuple or is_namedtuple(kind)
-
-
-def normalise(value: Any) -> Any:
-    """Convert a value to its numpy form; nests keep their structure.
-
-    Ints become int64, floats float64, bools bool_, complex complex128; lists become arrays,
-    an ``OrderedDict`` or ``defaultdict`` a dict;
-    zero-dimensional arrays become scalars; ``str`` and ``bytes`` stay. Arrays of a class derived from
-    numpy's become plain ones, what is like an array an array, and a table a dict of its columns
-    (`tundish.arraylikes`). An object of another type is a leaf as it is.
-
-    Raises
-    ------
-    SpecError
-        An int does not fit 64 bits, or would be rounded in a list; a list is ragged; values of an array are
-        masked or missing, also of one in a list; or what is like an array cannot become one.
-
-    Examples
-    --------
-    >>> normalise({"a": 1, "b": [1.0, 2.0]})
-    {'a': np.int64(1), 'b': array([1., 2.])}
-    """
-    kind = type(value)
-    if kind in _KEEP:
-        return value
-    if kind is np.ndarray:
-        return value if value.dtype in NUMBERS and value.ndim else _odd_array(value)
-    if kind is dict:
-        for x in value.values():
-            inner = type(x)
-            if inner in _KEEP or (inner is _ARRAY and x.dtype in NUMBERS and x.ndim):
-                continue
-            return {k: normalise(v) for k, v in value.items()}
-        return value
-    if kind is tuple:
-        return tuple([normalise(x) for x in value])
-    maker = _SCALARS.get(kind)
-    if maker is not None:
-        return maker(value)
-    if isinstance(value, np.ndarray):
-        return normalise(_plain_array(value))
-    if is_namedtuple(kind):
-        return kind(*[normalise(x) for x in value])
-    if isinstance(value, Nested):
-        return value._as_element()  # noqa: SLF001 - ours
-    if kind is OrderedDict or kind is defaultdict:  # others may have more than their keys
-        return normalise(dict(value))
-    found = plain(value)
-    return value if found is value else normalise(found)
-
-
-def _plain_array(array: np.ndarray) -> np.ndarray:
-    """Convert an array of a derived class to numpy's own, as it would come out of shared memory."""
-    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-        masked = np.count_nonzero(np.ma.getmaskarray(array))
-        raise SpecError(
-            f"{masked} of {array.size} values of a masked array are masked, and elements have no masks; "
-            "give filled(value), or the mask beside the data: (x.data, np.ma.getmaskarray(x))"
-        )
-    return np.asarray(array)
-
-
-def _odd_array(array: np.ndarray) -> Any:
-    if array.dtype.kind in _TEXTS:  # trailing zeros are lost in some; Python strings keep them
-        array = array.astype(object)
-    elif array.dtype.kind == "V" and has_gaps(array.dtype):
-        array = copied(array)
-    elif array.dtype.kind in "mM":
-        array = _native(array)
-    if array.ndim == 0:
-        return array[()] if array.dtype != object else normalise(array.item())
-    return array
-
-
-def _struct(value: np.void) -> np.void:
-    return copied(value) if has_gaps(value.dtype) else value
-
-
-def _int64(value: int) -> np.int64:
-    if value in _INT64:
-        return np.int64(value)
-    raise SpecError(f"the int {value} does not fit 64 bits; use a float or a numpy type that does")
-
-
-def _array(value: list[Any]) -> np.ndarray:
-    if not value:
-        return np.zeros(0, np.float64)
-    kinds = _kinds_in(value)
-    if not kinds <= _SIMPLE:
-        if any(
-            isinstance(x, (Nested, Mapping)) for x in value
-        ):  # numpy would take one for a sequence
-            array = np.empty(len(value), object)
-            for k, x in enumerate(value):
-                array[k] = x if isinstance(x, Mapping) else normalise(x)
-            return array
-        value = [_part(x) for x in value]
-    try:
-        array = np.asarray(value)
-    except (ValueError, OverflowError) as problem:
-        shown = repr(value) if len(repr(value)) < 80 else f"{repr(value)[:80]}..."
-        raise SpecError(
-            f"a list means an array, so its rows must have equal shapes, and {shown} is ragged; "
-            "elements of different shapes are written one by one, as in Dataset.from_list"
-        ) from problem
-    if array.dtype.kind in "fuO" and not kinds <= _WITHOUT_INTS:
-        _check_ints(value, array)
-    if array.dtype.kind in "mM":
-        return _native(array)
-    return array if array.dtype.kind not in _TEXTS else np.array(value, dtype=object)
-
-
-def _native(times: np.ndarray) -> np.ndarray:
-    """Give times the machine's byte order, which is what they come out of shared memory with."""
-    return times if times.dtype.isnative else times.astype(times.dtype.newbyteorder("="))
-
-
-def _kinds_in(value: Iterable[Any]) -> set[type]:
-    """Return the types of what is in a list, and in the lists and tuples in it."""
-    kinds = found = set(map(type, value))
-    for _ in range(_DEEPEST):
-        if found.isdisjoint(_ROWS):
-            break
-        rows = value if found <= _ROWS else [x for x in value if type(x) in _ROWS]
-        value = list(chain.from_iterable(rows))
-        found = set(map(type, value))
-        kinds = kinds | found
-    return kinds
-
-
-def _part(value: Any) -> Any:
-    """Give a part of a list with an array in place of what is like one: numpy would drop a mask, or take NaN for missing."""
-    kind = type(value)
-    if kind in _ROWS:
-        return [_part(x) for x in value]
-    if kind in _SIMPLE or not (kind is bytearray or hasattr(kind, "__array__")):
-        return value
-    found = normalise(value)
-    return found if isinstance(found, (np.ndarray, np.generic, str, bytes)) else value
-
-
-def _check_ints(value: list[Any], array: np.ndarray) -> None:
-    """Check the ints of a list of which numpy has made floats, objects or uint64: it does so of those too large for int64."""
-    if array.dtype.kind != "f":
-        if array.dtype in (object, np.uint64):
-            _check_python_ints(value)
-        return
-    large = array[np.abs(array) >= 2.0**53]
-    if not large.size:
-        return
-    if (np.abs(large) >= 2.0**63).any():
-        _check_python_ints(value)
-    whole = np.array(value, object)
-    if whole.shape == array.shape and all(isinstance(x, (int, np.integer)) for x in whole.flat):
-        for x, rounded in zip(whole.flat, array.flat, strict=True):
-            if int(x) != int(rounded):
-                raise SpecError(
-                    f"numpy makes floats of a list of uint64 and signed ints, and rounds {x} to {int(rounded)}; "
-                    "give an array of one dtype: np.array(values, np.uint64)"
-                )
-
-
-def _check_python_ints(value: Iterable[Any]) -> None:
-    for x in value:
-        if type(x) is int:
-            _int64(x)
-        elif isinstance(x, (list, tuple)):
-            _check_python_ints(x)
-
-
-_SCALARS: dict[type, Callable[[Any], Any]] = {
-    int: _int64,
-    float: np.float64,
-    bool: np.bool_,
-    complex: np.complex128,
-    list: _array,
-    np.str_: str,
-    np.bytes_: bytes,
-    np.void: _struct,
-}
 
 
 def flatten(value: Any) -> tuple[list[Any], Tree]:
@@ -520,7 +313,7 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def leaf_key(leaf: Any) -> tuple[Any, tuple[int, ...]] | type:
-    """Return what must be equal for two leaves to be in one array.
+    """Return the key of a leaf, which must be equal for two leaves to be in one array.
 
     Returns
     -------
@@ -586,29 +379,6 @@ def _leaf_nbytes(leaf: Any) -> int:
     return leaf.nbytes if isinstance(leaf, (np.ndarray, np.generic)) else 0
 
 
-def copy_element(value: Any) -> Any:
-    """Copy what must not be shared with the caller: read-only arrays are copied to writable ones."""
-    kind = type(value)
-    if kind in _KEEP:
-        return value
-    if kind is np.ndarray:
-        return value if value.flags.writeable or _is_immutable(value) else copied(value)
-    if is_nest(value):
-        for leaf in value.values() if kind is dict else value:
-            kind = type(leaf)
-            if kind not in _KEEP and not (kind is np.ndarray and leaf.flags.writeable):
-                return map_leaves(copy_element, value)
-    return value
-
-
-def _is_immutable(value: np.ndarray) -> bool:
-    """Return True if an array's memory never changes (a file's, an Arrow table's), so that it may be shared."""
-    base = value.base
-    if isinstance(base, np.ndarray):
-        base = base.base
-    return getattr(base, "immutable", False) or type(base).__module__ == "pyarrow.lib"
-
-
 def same_structure(first: Tree, second: Tree) -> bool:
     """Return True if two nests have the same structure; the order of a dict's keys does not matter."""
     if first == second:
@@ -640,7 +410,7 @@ def show_tree(tree: Tree) -> str:
 
 
 def classes_apart(first: Tree, second: Tree) -> str:
-    """Return for a message which classes of namedtuples, equal in their fields, differ in two structures; empty if none do."""
+    """Return, for a message, the classes of namedtuples with equal fields that differ in two structures; empty if none do."""
     if first is None or second is None or first[0] != second[0]:
         return ""
     if first[0] == "n" and first[1] is not second[1] and first[1]._fields == second[1]._fields:
@@ -652,7 +422,7 @@ def classes_apart(first: Tree, second: Tree) -> str:
 
 
 def of_an_empty_list(key: Any, other: Any) -> str:
-    """Return for a message that a leaf's dtype may be that of an empty list; empty if it cannot be."""
+    """Return the part of a message about the dtype of an empty list; empty if neither leaf's key can be of one."""
     for one, beside in ((key, other), (other, key)):
         if isinstance(one, type) or isinstance(beside, type) or one[0] == beside[0]:
             continue

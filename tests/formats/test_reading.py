@@ -14,7 +14,7 @@ from tests.formats.damaged import from_reader, outcomes
 from tests.formats.registry import SAMPLES, Sample
 
 from tundish.errors import RecordCorruptError
-from tundish.spec import normalise
+from tundish.normalising import normalise
 from tundish.testing.compare import digest
 
 SEEKABLE = [sample for sample in SAMPLES if sample.form.seekable]

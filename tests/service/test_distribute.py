@@ -21,7 +21,7 @@ from tests.service.computed import large, slow, slowly_where, square, where
 import tundish as td
 from tundish import AUTOTUNE, Dataset, Options, service
 from tundish.cli.frame import _workers
-from tundish.loader.run import iterator as iterating
+from tundish.loader.run import enginemaker
 from tundish.loader.service.connections.handshake import versions
 from tundish.loader.service.distributing import staff
 from tundish.loader.service.servers import joining
@@ -377,7 +377,7 @@ def test_without_a_service_nothing_is_received() -> None:
 def test_the_tuner_asks_for_seats_beyond_its_own_cores(
     cluster: ReachedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(iterating, "usable_cores", lambda: 1)
+    monkeypatch.setattr(enginemaker, "usable_cores", lambda: 1)
     asked: list[int] = []
     want = staff.ServiceStaff.want
 

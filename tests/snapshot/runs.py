@@ -10,12 +10,12 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
+from tundish.normalising import normalise
 from tundish.snapshot.encoding.forms import INDEX, Columns, Form, columns_of, decode
 from tundish.snapshot.files.store import open_store
 from tundish.snapshot.records import RunHeader, StoredError
 from tundish.snapshot.run import Prefix, read_run
 from tundish.snapshot.writing.writer import RunWriter
-from tundish.spec import normalise
 
 KEY = "0123456789abcdef"
 RUN = "r" * 32

@@ -63,13 +63,13 @@ class ComputedTasks(Tasks):
     pass_ : int
         The number of `base`'s pass.
     gathers : bool
-        True if the stage computes nothing: rows that lie in shared memory become a batch, at home.
+        True if the stage computes nothing: it gathers rows that lie in shared memory to a batch, at home.
     home : bool
         True if only workers of this machine may do them.
     """
 
     _sizes = True
-    """Whether the size of a row is learnt from layouts."""
+    """True if the size of a row is learnt from layouts."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class ComputedTasks(Tasks):
         return self._cut(block, memory, firsts, quota)
 
     def _cut(self, block: Block, memory: Memory, firsts: range, quota: int) -> list[Job]:
-        """Cut rows into tasks; into single ones if an item's parts are unavailable, so that only that row is an error."""
+        """Cut rows into tasks; if an item cannot be encoded, cut its task into rows, so that only its row is an error."""
         jobs: list[Job] = []
         for at in firsts:
             stop = min(at + firsts.step, firsts.stop)
@@ -167,7 +167,7 @@ class ComputedTasks(Tasks):
         return b"\0" + self._piece(self._items(job), by_value=True).to_bytes()
 
     def _items(self, job: Job) -> Sequence[Any]:
-        """Return the items of a task that was told them."""
+        """Return the items that a task was sent with."""
         refs, first = job.block.refs, job.task.first
         items: Sequence[Any] = refs[first : first + job.task.rows]
         return items if isinstance(refs, Pieces) else [as_ref(x) for x in items]
@@ -187,7 +187,7 @@ class ComputedTasks(Tasks):
         try:
             return Encoded((told, captured))
         except Exception as problem:
-            if len(items) > 1:  # it is tried one by one
+            if len(items) > 1:  # they are tried one by one
                 raise
             origin = self._origin_of(items[0])
             what = f"{origin}, an argument of {self._labels()},"
@@ -213,13 +213,13 @@ class ComputedTasks(Tasks):
         self, job: Job, done: Done, layout: Layout | None, tail: memoryview, memory: Memory
     ) -> None:
         block, single = job.block, done.rows == job.block.total
-        block.stage.window = 0  # to be worked out again
+        block.stage.window = 0  # to be computed again
         if block.layout is None:
             block.layout = layout
         elif layout is not None and layout is not block.layout and layout != block.layout:
             block.mixed = True
         rows_size = 0
-        # By a worker without this memory: rows that others would have written to the slot.
+        # Rows from a worker without this memory; others write them to the slot.
         sent = bool(done.nbytes) and not done.flags & EXTRA_IN_SLOT
         if layout is not None and done.flags & ROWS_INLINE:
             spans = layout.spans(done.first, done.rows)
@@ -291,13 +291,13 @@ class ComputedTasks(Tasks):
 class StreamTasks(ComputedTasks):
     """The tasks of a stage of inner datasets: each reads the next elements of one of them."""
 
-    _sizes = False  # it was told all that a chunk took
+    _sizes = False  # `chunk_done` is given the size of a chunk
 
     def _cut(self, block: Block, memory: Memory, firsts: range, quota: int) -> list[Job]:
         stream, stage = block.inputs, block.stage
         try:
             tail, held = self._encoded([stream.item], memory)
-        except Exception as error:  # noqa: BLE001 - it cannot be opened: one error, and its end
+        except Exception as error:  # noqa: BLE001 - it cannot be opened: it gives one error and ends
             block.gone = True
             block.drops.update(range(1, block.total))
             block.left = 1
@@ -328,7 +328,7 @@ class StreamTasks(ComputedTasks):
         super().take_in(job, done, layout, tail, memory)
         block = job.block
         rows = done.rows - len(block.drops)
-        block.stage.meter.rows -= len(block.drops)  # beyond the end nothing was computed
+        block.stage.meter.rows -= len(block.drops)  # rows after the end were not computed
         block.drops.clear()
         block.gone = bool(done.flags & NOT_OPENED)
         block.inputs.peer = job.prefer
@@ -350,7 +350,7 @@ class StreamTasks(ComputedTasks):
         return stream.deaths if job.task.rows == 1 else None
 
     def blame(self, job: Job, error: Callable[[str], BaseException]) -> BaseException:
-        # One that cannot be opened, at first or again, gives no more elements.
+        # A dataset that cannot be opened, for the first time or again, gives no more elements.
         job.block.gone = job.progress is None
         return super().blame(job, error)
 
@@ -372,7 +372,7 @@ def rows_per_task(stage: Stage, total: int, workers: int) -> int:
         return total
     if stage.pace.row_s is None:
         return max(1, total // (4 * workers))
-    # What a row takes is wall time: on a busy machine it says too much.
+    # The time of a row is wall time, which is too long on a busy machine.
     rows = max(stage.rows_in_task(workers), stage.group // (4 * workers))
     if stage.most_nbytes and stage.pace.row_nbytes:
         rows = max(1, min(rows, stage.most_nbytes // stage.pace.row_nbytes))
@@ -381,5 +381,5 @@ def rows_per_task(stage: Stage, total: int, workers: int) -> int:
 
 
 def no_inner(*_: Any) -> Machine:
-    """Stand for what opens inner datasets, where none is opened."""
+    """Stand in for the function that opens inner datasets, where none is opened."""
     raise AssertionError("identities open nothing")

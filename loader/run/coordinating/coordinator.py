@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.coordinating.tasks import Tasks
     from tundish.loader.run.pool.peers import Job, WorkerSpec
     from tundish.loader.run.stages.stage import Stage
-    from tundish.loader.run.starting.launcher import Exit
+    from tundish.loader.run.starting.workerprocess import Exit
     from tundish.loader.run.watching.ledger import Ledger
     from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.run.wire.messages import Done
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
     from tundish.shm.layout import Layout
 
 _LATE_S, _LATE = 0.3, 3.0
-"""A task elsewhere is overdue after so many seconds, and so many times the 99th percentile of its stage's."""
+"""A task on another machine is overdue after `_LATE_S` seconds and `_LATE` times the 99th percentile of its stage's times."""
 _LONG = 4.0
-"""So many times as late is a task that is done twice though a twentieth of all has been."""
+"""The factor by which both limits grow once a twentieth of all tasks has been done twice."""
 
 _SENT_NBYTES = 8 << 20
-"""Rows of so many bytes are a task where some are sent over connections: a worker elsewhere keeps memory for those of a task."""
+"""The most bytes of a task's rows if workers on other machines send some: they keep memory for the rows of one task."""
 
 _MOST_BLOCKS = 2**32 - 1
-"""Beyond this number blocks are counted from 1 again: a message has 32 bits for it."""
+"""The largest number of a block, after which numbers begin at 1 again: a message has 32 bits for it."""
 
 _LEAST_TASKS = 8
-"""The number of tasks of a stage that have to be known for that."""
+"""The number of tasks that a stage must have done before one of them is done twice."""
 
 
 class Coordinator:
@@ -81,7 +81,7 @@ class Coordinator:
     stages : list
         The active stages, the one next to the source first.
     repeats : list
-        The repeats whose next pass is to be opened early.
+        The repeats whose next pass opens early.
     moved : bool
         True if something was done that may let other stages go on.
     hedged : int
@@ -105,17 +105,18 @@ class Coordinator:
         self.moved = False
         self.hedged = 0
         self.pool: Pool | None = None
-        self._done = 0, 0, 0, 0.0  # restarts, tasks, bytes and seconds of workers that are no more
+        self._done = 0, 0, 0, 0.0  # restarts, tasks, bytes and seconds of workers that have ended
         self.owner = os.getpid()
         self._trace: Trace | None = None
         self._deaths = deaths
         self._lookahead: Any = lookahead
         self._sends = False
-        self._numbers, self._free = 0, list[int]()  # of stages
-        self._blocks: dict[int, Any] = {}  # that are wanted, and not made
+        # Numbers of stages: the next one, and unused ones.
+        self._numbers, self._free = 0, list[int]()
+        self._blocks: dict[int, Any] = {}  # the blocks that are wanted and not complete
         self._next_block = 0
-        self._queue: list[Job] = []  # to be handed out
-        self._deferred: deque[tuple[Job, int]] = deque()  # until there is so much memory
+        self._queue: list[Job] = []  # tasks to hand out
+        self._deferred: deque[tuple[Job, int]] = deque()  # tasks that wait for this much memory
 
     def open(
         self, crew: WorkerSpec, trace: Trace | None, *, writers: int = 0, homes: int = 1
@@ -254,7 +255,7 @@ class Coordinator:
         if self.moved:
             self.moved = False
             if self.feed() or self.moved:
-                pool.pump(0.0)  # to feed may have taken long: a generator is asked in here
+                pool.pump(0.0)  # feeding may have taken long: a generator runs in it
                 return True
         if pool.expects:
             return False
@@ -262,7 +263,7 @@ class Coordinator:
             return True
         if not self._deferred:
             raise AssertionError("nothing is being computed and nothing is ready")
-        # Nobody will give memory back: consumers hold it, or it is ready and waits.
+        # No memory will be released by itself: it is held by consumers, or by blocks that are ready.
         self.memory.evict()
         job, nbytes = self._deferred.popleft()
         self._grant(job, nbytes, force=True)
@@ -292,7 +293,7 @@ class Coordinator:
             return False
         need = 0
         for stage in self.stages:
-            if stage.block_nbytes:  # what no block has needed yet is not known, and may be nothing
+            if stage.block_nbytes:  # else no block has needed memory yet, and perhaps none will
                 window = stage.window or self._lookahead.window(stage, self.workers)
                 need += (window + 1) * memory.quota(stage, len(self.stages))
         return memory.runs_short(max(need, 3 * block.nbytes), self.workers)
@@ -359,7 +360,7 @@ class Coordinator:
             self._queue += jobs
         else:
             self._deferred += [(job, quota) for job in jobs]
-        if block.left == 0:  # nothing of it can be told
+        if block.left == 0:  # none of its items could be sent
             self._complete(block)
         return jobs
 
@@ -397,13 +398,13 @@ class Coordinator:
             self._complete(block)
 
     def place(self, job: Job, done: Done, layout: Layout | None) -> Placing | None:
-        """Return where the rows that follow an answer are to be received; None for memory of their own."""
+        """Return where to receive the rows that follow an answer; None for memory of their own."""
         if job.superseded or job.block.number not in self._blocks:
             return None
         tasks: Tasks = job.block.stage.tasks
         try:
             return tasks.place(job, done, layout, self.memory)
-        except SharedMemoryError:  # it is said when they are taken in
+        except SharedMemoryError:  # it is raised when they are taken in
             return None
 
     def _unreadable(self, job: Job, error: Exception) -> None:
@@ -492,7 +493,7 @@ class Coordinator:
         """Drop a task whose block is not needed any more."""
         job.block.flying -= 1
         self.memory.let_go(job)
-        if job.block.left:  # of one that is complete the slot is the reader's
+        if job.block.left:  # else it is complete, and its slot is the reader's
             self.memory.abandon(job.block)
 
     def _give_up(self, block: Any, job: Job) -> None:
@@ -512,16 +513,16 @@ class Coordinator:
         block.stage.tasks.fail(block, job.task.first, job.task.rows, error)
         if block.left == 0:
             if not block.nbytes:
-                self.memory.abandon(block)  # its slot may have grown, and nobody counted
+                self.memory.abandon(block)  # its slot may have grown without being counted
             self._complete(block)
 
     # -- tasks that are overdue ----------------------------------------------------------------
 
     def look(self) -> None:
-        """Give tasks that workers elsewhere do not answer to others there, too.
+        """Give the overdue tasks of workers on other machines to a second worker there.
 
-        Tasks are pure, so the first answer counts. Only workers that hold up a block that is waited for are helped. No more
-        than a twentieth of all tasks is done twice, but for those of workers that have been silent for long.
+        Tasks are pure, so the first answer counts. A worker is helped only if the first incomplete block of a stage waits
+        for it. At most a twentieth of all tasks is done twice, except for workers that have been silent for long.
         """
         pool, now = self.pool, perf_counter()
         peers = [] if pool is None else pool.up_elsewhere()
@@ -537,15 +538,13 @@ class Coordinator:
             holds_up = False
             for job in list(peer.jobs):
                 holds_up = holds_up or heads.get(id(job.block.stage)) is job.block
-                if holds_up and self._may_hedge(
-                    job, late_s
-                ):  # what it has behind that will be late as well
+                if holds_up and self._may_hedge(job, late_s):  # its later tasks will be late, too
                     self.hedged += 1
                     peer.load += _LATE_S  # others are asked first until it answers
                     self._hedge(job, min(others, key=lambda p: (p.where == peer.where, p.load)))
 
     def _may_hedge(self, job: Job, late_s: float) -> bool:
-        """Return True if a task may be done twice, whose worker has been silent for some time."""
+        """Return True if a task may be done twice; its worker has been silent for `late_s` seconds."""
         stage = job.block.stage
         if job.twin is not None or job.superseded or job.seat is not None or job.held:
             return False
@@ -600,7 +599,7 @@ class Coordinator:
         return job.tail if self.memory.ring is None else tasks.by_value(job, self.memory)
 
     def hand_out(self, jobs: list[Job]) -> None:
-        """Send tasks for which there was no worker."""
+        """Send the tasks for which there was no worker."""
         self._queue += jobs
         self.submit()
 

@@ -11,7 +11,7 @@ from tundish.loader.run.starting.watchdog import deadlocked
 if TYPE_CHECKING:
     from tundish.loader.run.coordinating.tasks import Tasks
     from tundish.loader.run.pool.peers import Job
-    from tundish.loader.run.starting.launcher import Exit
+    from tundish.loader.run.starting.workerprocess import Exit
 
 _MAX_DEATHS = 3
 
@@ -20,7 +20,7 @@ class Fate(Enum):
     """A way to run a task again."""
 
     AGAIN = "as it is"
-    SPLIT = "in blocks of one row, so that it is seen which one it was"
+    SPLIT = "in blocks of one row, to find the one that failed"
 
 
 class Deaths:

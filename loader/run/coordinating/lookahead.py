@@ -36,13 +36,13 @@ class LookAhead:
         self._least = max([_LEAST_BLOCKS, *asked])
         self._most = min((n.outstanding for n in nodes if n.outstanding is not None), default=None)
         self._look_at = 0.0
-        self._before_all: dict[str, Histogram] = {}  # what tasks took before all workers were at it
+        self._before_all: dict[str, Histogram] = {}  # times of tasks before all workers were up
 
     def window(self, stage: Stage, workers: int) -> int:
         """Return the largest number of blocks of a stage; the answer is cached."""
         if stage.window:
             return stage.window
-        # What was learnt with fewer workers may leave some of more without a task, and nothing is learnt then.
+        # A number learnt with fewer workers may leave some of them without a task, and they would never be measured.
         even = 2 + -(-5 * workers // (2 * tasks_per_block(stage, workers)))
         stage.window = max(self._least, even, stage.ahead, stage.least_window)
         if self._most is not None:
@@ -68,7 +68,7 @@ class LookAhead:
         fresh : bool
             True if a worker has not done a task yet.
         """
-        from tundish.loader.watch.throughput import window  # noqa: PLC0415 - if it is to be followed
+        from tundish.loader.watch.throughput import window  # noqa: PLC0415 - only if tuned
 
         for stage in stages:
             meter, times = stage.meter, stage.meter.time

@@ -32,7 +32,7 @@ TAIL_BYTES = 32768
 """A task's input of more bytes is written to a slot."""
 EVERY_SLOT = "every slot is in use: let go of batches, or of iterators"
 _UNKNOWN = 16
-"""A block whose size is not known yet may take such a part of the budget."""
+"""The part of the budget that a block of unknown size may take: one in this many."""
 
 
 class Memory:
@@ -70,12 +70,12 @@ class Memory:
 
     @property
     def leased(self) -> int:
-        """Return the number of the process's slots of which somebody holds a view."""
+        """The number of the process's slots that somebody holds a view of."""
         return self.ring.leased if self.ring is not None else 0
 
     @property
     def used_bytes(self) -> int:
-        """Return the bytes used by the process's slots."""
+        """The bytes used by the process's slots."""
         return self.ring.used_bytes if self.ring is not None else 0
 
     def open(self) -> None:
@@ -87,11 +87,11 @@ class Memory:
     # -- how much there is ---------------------------------------------------------------------
 
     def quota(self, stage: Stage, stages: int) -> int:
-        """Return the bytes that a block of one of several stages may take before the coordinator is asked."""
+        """Return the bytes that a block of a stage may take without asking the coordinator, given the number of stages."""
         known = stage.block_nbytes
         if known:
             return min(self.budget, known + known // 8 + COPY_BELOW)
-        if stage.meter.made:  # they travel in messages
+        if stage.meter.made:  # its blocks travel in messages
             return min(self.budget, COPY_BELOW)
         return self.budget // (_UNKNOWN * max(1, stages))
 
@@ -194,13 +194,13 @@ class Memory:
             if not block.leased:
                 assert self.ring is not None
                 if block.reserved:
-                    self.ring.empty(block.slot)  # it may have grown, and nobody counted
+                    self.ring.empty(block.slot)  # it may have grown without being counted
                 self.ring.release(block.slot)
             self.reserve.give_back(block)
             block.slot = None
 
     def pin(self) -> bool:
-        """Have the slots that are delivered from now on registered by a device's driver; return False if none is known."""
+        """From now on, register delivered slots with a device's driver; return False if no driver is known."""
         from tundish.shm.pinned import PinnedSlots, find_driver  # noqa: PLC0415 - few have a device
 
         ring = self.ring
@@ -223,7 +223,7 @@ class Memory:
     # -- what a task's input has ---------------------------------------------------------------
 
     def told(self, piece: Encoded | bytes) -> tuple[bytes, list[int]]:
-        """Encode a task's input as a tail; or as a tail that names a slot to which it was written."""
+        """Return a task's input as a tail, and the slots held for it: the tail of a large input names a slot."""
         ring = self.ring
         nbytes = len(piece) if isinstance(piece, bytes) else piece.nbytes
         if ring is None or nbytes <= TAIL_BYTES:
@@ -247,7 +247,7 @@ class Memory:
         return b"\1" + POINTER.pack(slot, nbytes), [slot]
 
     def by_value(self, tail: bytes) -> bytes:
-        """Return a tail with the input itself, in the place of one that names a slot."""
+        """Return a tail that contains the input, even if the given one names a slot."""
         if not tail[0]:
             return tail
         assert self.ring is not None
@@ -265,7 +265,7 @@ class Memory:
     # -- the end -------------------------------------------------------------------------------
 
     def end(self, slots: list[int], there: list[Peer], keep: Iterable[Job]) -> None:
-        """Release slots that workers may still write to, as soon as they cannot.
+        """Release slots as soon as no worker can write to them any more.
 
         Parameters
         ----------
@@ -284,5 +284,5 @@ class Memory:
             return
         for slot in slots:
             if self.reserve.nbytes:
-                ring.empty(slot)  # nobody has counted what they took
+                ring.empty(slot)  # it may have grown without being counted
             ring.release(slot)

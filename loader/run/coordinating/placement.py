@@ -38,7 +38,7 @@ class Service(Protocol):
 
 
 class Staff(Protocol):
-    """The seats of one iterator, at home and on a service's machines. Nothing here waits but the first `seats`."""
+    """The seats of one iterator, at home and on a service's machines. Only the first call of `seats` waits."""
 
     local: int
     """The number of seats on this machine, which come first."""
@@ -55,7 +55,7 @@ class Staff(Protocol):
         ...
 
     def hired(self, spec: WorkerSpec) -> WorkerSpec:
-        """Return the specification of workers who take the seats."""
+        """Return the specification of workers that take the seats."""
         ...
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class Placement:
         return id(node) in self._served
 
     def is_home(self, node: Operator, computed: Operator | None) -> bool:
-        """Return True if a stage is to be computed at home; one that does both sides' work is, too.
+        """Return True if a stage is computed at home, as a stage with operators of both sides is.
 
         Parameters
         ----------
@@ -102,8 +102,8 @@ class Placement:
     def cut(self, node: Operator) -> Operator | None:
         """Return the node up to which a service computes a stage that goes on at home; None if one place computes it.
 
-        Only within a run of operators that handle elements one by one can a stage be cut. Operators that are deferred until after a
-        change of order are computed together with those after it.
+        A stage can be cut only within a run of operators that handle elements one by one. Operators that are deferred
+        until after a change of order are computed together with those after it.
         """
         run: list[Any] = [node, *run_of(node.inputs[0])] if node.noting else run_of(node)
         ours = [each for each in run if self._at_home(each)]

@@ -201,7 +201,7 @@ class ParallelPlanner(Planner):
         return stage
 
     def is_home(self, node: Operator) -> bool:
-        """Return True if the stage that ends at a node needs workers on this machine; no machine is another here."""
+        """Return True if the stage that ends at a node needs workers on this machine; without a service all are."""
         return False
 
     def batches(self, node: Batch, up: Machine) -> Machine:
@@ -237,7 +237,10 @@ class ParallelPlanner(Planner):
 
 
 def spliced_at_home(node: Operator, pass_: int, context: Context, meter: StageMeter) -> AtHome:
-    """Return what makes elements of ``(number, ((item, first, stop), ...))`` here, unless an item has to be computed."""
+    """Return a function that makes the element of ``(number, ((item, first, stop), ...))`` in this process.
+
+    It returns None if an item has to be computed.
+    """
     value, identity = compile_values(node, context, no_inner)
 
     def at_home(item: Any) -> Made | Failure | None:
@@ -259,7 +262,7 @@ def spliced_at_home(node: Operator, pass_: int, context: Context, meter: StageMe
 def unordered(nodes: Sequence[Operator], options: Options) -> set[int]:
     """Return the ids of the nodes whose elements may be delivered out of order.
 
-    Only where no stage decides on the order of their input: a state names ordinals of the input.
+    These are nodes whose input has an order that no stage decides: a state names positions in that input.
     """
     if options.deterministic is not False and not any(node.unordered for node in nodes):
         return set()

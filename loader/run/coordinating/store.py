@@ -40,7 +40,7 @@ def shared_ring() -> Ring | None:
 
 
 _graves: deque[tuple[Ring, list[Peer], list[int], object]] = deque()
-"""Slots whose writers may still be there. Without a lock: an iterator that is garbage is closed wherever a thread is."""
+"""Slots whose writers may still be there. It has no lock, since garbage collection closes iterators at any point of any thread."""
 
 
 def quarantine_slots(ring: Ring, peers: list[Peer], slots: list[int], keep: object = None) -> None:

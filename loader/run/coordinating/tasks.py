@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.pool.peers import Job
-    from tundish.loader.run.starting.launcher import Exit
+    from tundish.loader.run.starting.workerprocess import Exit
     from tundish.loader.run.wire.messages import Done
     from tundish.shm.frames import Placing
     from tundish.shm.layout import Layout
@@ -22,11 +22,11 @@ class Tasks:
     """The contract for computing the blocks of a stage."""
 
     block = "a block of rows for one batch"
-    """What a block is called in errors."""
+    """The name of a block in errors."""
     advice = "set Options(memory_budget=...) or TUNDISH_BUDGET, or use smaller batches"
-    """What to do where one is larger than the budget."""
+    """Advice in the error of a block that is larger than the budget."""
     makes_again = True
-    """Whether what a worker had been given can be made by another."""
+    """True if another worker can do the task of one that died."""
 
     def cut(self, block: Any, memory: Memory, quota: int, workers: int) -> list[Job]:
         """Cut a block into tasks for a number of workers; its slot may take `quota` bytes."""
@@ -43,7 +43,7 @@ class Tasks:
         return memory.by_value(job.tail)
 
     def place(self, job: Job, done: Done, layout: Layout | None, memory: Memory) -> Placing | None:
-        """Return where the rows that follow an answer are to be received; None for memory of their own."""
+        """Return where to receive the rows that follow an answer; None for memory of their own."""
         return None
 
     def unreadable(self, job: Job, error: Exception) -> BaseException:

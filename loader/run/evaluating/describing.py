@@ -21,7 +21,7 @@ __all__ = ["describe_pipeline", "describe_sorting", "key_of", "operators_of", "w
 JSON = Any
 
 _MOST_ASKED = 100
-"""So many files at URLs are asked for their sizes, one after the other."""
+"""The largest number of files at URLs whose sizes are asked for, one after the other."""
 
 
 def describe_pipeline(root: Operator, *, version: str | None = None) -> list[JSON]:
@@ -32,7 +32,7 @@ def describe_pipeline(root: Operator, *, version: str | None = None) -> list[JSO
     root : Operator
         The last node of the plan.
     version : str, optional
-        Stands in for the functions and objects in the fingerprint. They are still described for readers as far as
+        Takes the place of functions and objects in the fingerprint. They are still described for readers as far as
         possible, and none is refused.
 
     Returns

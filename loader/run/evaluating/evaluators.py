@@ -84,7 +84,7 @@ def compile_gather(top: Operator, context: Context, open_inner: OpenInner) -> Ga
 def compile_together(
     top: Operator, context: Context, open_inner: OpenInner
 ) -> tuple[Elements, int] | None:
-    """Compile what makes several small batches of a plan at once, and how many; None if each is made on demand."""
+    """Compile a function that makes several small batches at once, and say how many; None if each is made on demand."""
     return EvaluatorMaker(context, open_inner).together(top)
 
 
@@ -106,7 +106,8 @@ def compile_sweep(top: Operator, base: Operator, context: Context) -> Sweep | No
     more than the function itself.
     """
     top, base = _past_settings(top), _past_settings(base)
-    numbers = None if base.inputs else base.progression  # shuffled ones are no range of refs
+    # The refs of a shuffled range form no range.
+    numbers = None if base.inputs else base.progression
     if numbers is None or not top.inputs or _past_settings(top.inputs[0]) is not base:
         return None
     return top.sweep(numbers, context)

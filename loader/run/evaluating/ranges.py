@@ -36,7 +36,7 @@ def range_of(node: Operator, index: int, count: int) -> Operator:
     Returns
     -------
     Operator
-        Concatenated over all indices, its elements are those of the whole plan, with the same identities, and
+        The ranges of all indices, concatenated, have the elements of the whole plan with the same identities, and
         with the same random numbers if all ranges have the same seeds.
 
     Raises

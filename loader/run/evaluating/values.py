@@ -1,6 +1,6 @@
 """The compiler of closures that compute an element from an item.
 
-A `EvaluatorMaker` compiles the nodes between a stage's input and its output into one closure
+An `EvaluatorMaker` compiles the nodes between a stage's input and its output into one closure
 ``value(item, pass) -> element``; nodes that only choose or order elements cost nothing. The same
 closures run in the consumer's process and in workers, and recompute the elements that a state names.
 
@@ -20,7 +20,7 @@ from tundish.loader.protocols.lineage import identities
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import lent, owned
 from tundish.loader.protocols.raised import raise_from
-from tundish.spec import copy_element
+from tundish.normalising import copy_element
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
@@ -57,7 +57,7 @@ class EvaluatorMaker:
         self.context, self.open_inner = context, open_inner
         self.looks, self._computed = looks, computed
         self.hand: Hand = None
-        """How whoever reads the node that is being compiled is to get its elements."""
+        """The way in which the node that is being compiled hands on its elements."""
 
     def value(self, node: Operator) -> Value:
         """Compile the evaluator of a node's own items."""
@@ -76,7 +76,7 @@ class EvaluatorMaker:
         return None if self.context.looks else node.gather(self)
 
     def together(self, node: Operator) -> tuple[Elements, int] | None:
-        """Compile what makes several of a node's elements at once, and how many; None if each is made on demand."""
+        """Compile a function that makes several elements at once, and say how many; None if each is made on demand."""
         return None if self.context.looks else node.together(self)
 
     def looked_at(self, node: Operator, value: Value) -> Value:
@@ -96,7 +96,7 @@ class EvaluatorMaker:
             try:
                 return noted(item, pass_)
             finally:
-                del notes[before:]  # it has been decided what the element is
+                del notes[before:]  # nobody asks again about an element that is recomputed
 
         return value
 
@@ -175,7 +175,7 @@ class EvaluatorMaker:
 
     def replayed(self, node: Operator) -> Value:
         """Compile the evaluator of a node whose elements can only be recomputed by replaying a pass."""
-        context, hand = self.context, self.hand or owned  # what was made again is kept
+        context, hand = self.context, self.hand or owned  # the replayed elements are kept
 
         def value(item: Any, pass_: int) -> Any:
             found = context.captured_value(node, pass_, item)

@@ -61,8 +61,8 @@ class InlineBatches:
         lend(up)
         self._label = label
         self._count = 0
-        self._rest: Chunk | None = None  # what did not come into a batch that was given up
-        # A batch that waits for workers: what there is of it, the refs of its chunks, and of what came one by one after them.
+        self._rest: Chunk | None = None  # the elements after one that failed its batch
+        # A batch that waits for workers: its elements so far, the refs of its chunks, and of the single items after them.
         self._begun: tuple[Collator, list[Any], list[Ref]] | None = None
         self._watch, self._meter = watch, meter
         self._own: list[float] | None = None
@@ -95,7 +95,7 @@ class InlineBatches:
             if take is not None:
                 self._rest = self._rest or take(size)
                 if self._rest is None:
-                    take = None  # what follows comes one by one, too, as a rule
+                    take = None  # usually what follows comes one by one as well
                 elif self._rest.ours and len(self._rest) == size:
                     whole = self._rest.columns
                     if whole is not None:

@@ -46,7 +46,7 @@ class InlineInners:
 
     in_chunks = False
     own: list[float] | None = None
-    """The seconds that each element took, while they are noted; else None."""
+    """The seconds that each element took; None while they are not noted."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class InlineInners:
         timer: StreamTimer | None = None,
     ) -> None:
         self.placed, self.meter, self._timer = placed, meter, timer
-        self.carried_s = 0.0  # by looking for the end of datasets, which gives no element
+        self.carried_s = 0.0  # seconds of reaching the ends of datasets, which give no element
         self._sample = context.watch.sample
         self._up, self._dataset, self._identity = up, dataset, identity
         self._pass, self._open_inner = pass_, open_inner

@@ -125,7 +125,7 @@ class Planner:
 def measured(node: Operator, base: Operator, up: Machine, context: Context) -> Machine:
     """Return the stream of `base`, with the measuring nodes before the first map or filter up to `node`."""
     if base.positional or not any(each.measures for each in run_of(node)):
-        return up  # nothing is computed there, or nobody asks
+        return up  # nothing is computed there, or no node measures
     from tundish.loader.operators.measuring import measuring  # noqa: PLC0415 - as above
 
     return measuring(node, up, context)

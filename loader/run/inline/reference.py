@@ -1,6 +1,6 @@
-"""Networks that compute on demand in this process: the reference for all others, and what runs without workers.
+"""Networks that compute on demand in this process: the reference for all others, and used where there are no workers.
 
-Workers use them for the inner datasets of flat_map, and replays for what has to be computed again.
+Workers use them for the inner datasets of flat_map, and replays use them for what has to be computed again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ AnyTimed = TypeVar("AnyTimed", bound=Timeable)
 
 
 _AT_ONCE = 8192
-"""Elements that are left out are made so many at once: of a stream without end all would not fit."""
+"""The number of elements that are skipped at once: an endless stream has more than memory can hold."""
 
 
 class InlinePlanner(Planner):
@@ -94,7 +94,7 @@ class InlinePlanner(Planner):
         elements = elements_of(node, value, gather)
         if elements is not None:
             plain = made()
-            plain.elements, plain.owning = elements, False  # nothing a user wrote is in it
+            plain.elements, plain.owning = elements, False  # no function of the user's makes them
             if node.stored is not None:
                 stored = node.stored
                 plain.most = lambda: stored.reader.at_once
@@ -127,7 +127,7 @@ class InlinePlanner(Planner):
         return made()
 
     def timing(self, stage: AnyTimed) -> AnyTimed:
-        """Register a stage to be timed now and then, if this is the consumer's own network."""
+        """Register a stage for timing, if this is the consumer's own network."""
         if self.context.sampling is not None:
             self.context.sampling.add(stage)
         return stage
@@ -210,7 +210,7 @@ class InlinePlanner(Planner):
             network = self.computed(node, context.iteration)
             leave_out(network, skip, context)
             return network
-        # Maps above the base need not run for what is left out.
+        # Maps after the base need not run for the skipped items.
         up = self.build(base, context.iteration)
         leave_out(up, skip, context)
         up = measured(node, base, up, context)

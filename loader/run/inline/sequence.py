@@ -83,13 +83,13 @@ class FileSequence:
         """Prepare to read a file, from its first record or from offset `skip`."""
         self._skip = skip
         self._before: Mark = self._up.mark()
-        self._within = False  # a file; then `_after` says where in it
+        self._within = False  # whether a file is being read; `_after` is the offset in it
         self._file: OpenFile | None = None
         self._run: Run | None = None
         self._outer: Ref = None
         self._records: list[Any] | None = None
         self._k = self._count = self._after = 0
-        self._places: list[int] = []  # of the run's records, where they are taken one by one
+        self._places: list[int] = []  # offsets of the run's records, if they are taken one by one
         self._size = AT_FIRST
         self._failed: tuple[Failure, Mark] | None = None
 
@@ -223,8 +223,7 @@ class FileSequence:
 
     def load(self, state: Any) -> None:
         self._counts.by_event = counted_in(state, "opened")
-        at = count(
-            state, "inner"
-        )  # first, as `flat_map` does: they refuse a state in the same words
+        # First, as in `flat_map`, so that both refuse a state with the same message.
+        at = count(state, "inner")
         load_part(self._up, state)
         self._begin(at)

@@ -1,4 +1,4 @@
-"""The stage that computes in the consumer's process: the reference, and what runs without workers.
+"""The stage that computes in the consumer's process: the reference, used where there are no workers.
 
 `InlineStage` computes the items of a stream on demand: one at a time, or as columns if the plan can give the
 columns of many refs at once.
@@ -68,8 +68,8 @@ class InlineStage:
     most : callable
         Returns the largest number of elements that may be made ahead of demand.
     owning : bool
-        True if elements are made the receiver's own. A receiver that copies each into a row before it asks for
-        the next only needs a look at it; what our own readers give belongs to nobody else.
+        True if elements are made the receiver's own. It is False for a receiver that copies each element into a row
+        before it asks for the next, and for elements of our own readers, which belong to nobody else.
     passing : bool
         True if the stage makes no new elements: computed items are passed on or dropped.
     """
@@ -168,12 +168,12 @@ class InlineStage:
         gather, elements = self.gather, self.elements if self._delivers else None
         if (elements or gather) is None or (refs := taken(self._up, most)) is None:
             return None
-        chunk, many, apart = None, 0, len(refs)  # all of them are to be made by themselves, then
+        chunk, many, apart = None, 0, len(refs)  # unless some can be made together
         began = perf_counter() if self._clocked else 0.0
         if elements is not None:
             try:
                 values = elements(refs, self._pass)
-            except BaseException as error:  # noqa: BLE001 - told at its element
+            except BaseException as error:  # noqa: BLE001 - raised again at its element
                 element_error(error)
             else:
                 many = len(values)

@@ -41,7 +41,7 @@ _CHUNK = 1024
 def compile_steps(top: Operator, context: Context) -> list[Steps] | None:
     """Return the generators for a chain of plain maps and filters; None if one of them is not plain."""
     if any(node.lenient for node in walk(top)):
-        return None  # wherever it stands, what it skips and calls again is counted
+        return None  # anywhere in the plan: skipped elements and repeated calls are counted
     run = run_of(top)
     top = next((node for node in run if node.calls), top)
     steps: list[Steps] = []
@@ -56,7 +56,7 @@ def compile_steps(top: Operator, context: Context) -> list[Steps] | None:
 
 
 def _timed(function: Callable[..., Any], sample: NodeTimes, own: list[float]) -> Callable[..., Any]:
-    """A function that notes what it takes."""
+    """Wrap a function so that it notes its durations."""
 
     def timed(*args: Any) -> Any:
         if sample.full:
@@ -120,10 +120,8 @@ class SweptStage:
         self._numbers = base.progression
         self._identity, self._pass, self._where = identity, pass_, context.where
         self._pending: Made | Failure | None = None
-        self._place, self._places = (
-            0,
-            [0],
-        )  # in `_refs`: of the last element, of those of the last chunk
+        self._place = 0  # the last element's index in `_refs`
+        self._places = [0]  # those of the last chunk's elements
         self._size = 16
         self._taken = TakenPositions(up)
         meter.follow(self._taken)
@@ -135,7 +133,7 @@ class SweptStage:
         self._chain()
 
     def _begin(self, refs: Any) -> None:
-        """Go on with the elements of a chunk of refs."""
+        """Continue with the elements of a chunk of refs."""
         self._refs = refs = refs.tolist() if isinstance(refs, np.ndarray) else refs
         self._count = len(refs)
         self._source: Iterator[Any]
@@ -163,7 +161,7 @@ class SweptStage:
         self._elements = elements
 
     def time(self, *, on: bool) -> None:
-        """Begin or end to note what each function takes."""
+        """Start or stop noting how long each function takes."""
         self._timed = on
         self._chain()  # between two elements the generators hold nothing
 
@@ -203,7 +201,7 @@ class SweptStage:
             self._refill()
 
     def take(self, most: int) -> Chunk | None:
-        """Take the next elements, `most` at most, where they are numbers of one type."""
+        """Take up to `most` elements that are numbers of one type; None if the next is no number."""
         if self._other is not None:
             return None
         item = self.next()

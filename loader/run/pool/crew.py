@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
 _ORDERS = "tundish.loader.run.storing.orders"  # with pyarrow, which takes a while to load
-_RNG = "tundish.loader.protocols.rng"  # with numpy.random, which numpy loads when it is asked for
+_RNG = "tundish.loader.protocols.rng"  # with numpy.random, which numpy loads on first use
 _DATASET = "tundish.loader.dataset"  # which imports us
 
 

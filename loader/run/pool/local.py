@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.pool.peers import Peer, WorkerSpec
 from tundish.loader.run.starting.kinship import this_as_parent
-from tundish.loader.run.starting.launcher import Launcher, Template, launcher
+from tundish.loader.run.starting.launcher import Launcher, launcher
+from tundish.loader.run.starting.templatelauncher import Template
 from tundish.loader.run.wire.marks import shared_marks
 from tundish.shm.channel import Channel, default_kind
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
 LAUNCHER = object()
-"""The source by which a poller says that the launcher has news."""
+"""The poller's token for news from the launcher."""
 
 
 class LocalRecruiting:

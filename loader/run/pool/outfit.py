@@ -59,9 +59,8 @@ def crew_of_processes(
     payload, modules = None, tuple[str, ...]()
     if start != "fork":
         if recruiting is None:
-            launcher(threads, start).preload(
-                [entry.partition(":")[0]]
-            )  # while the parts are packed
+            # The import runs while the parts are packed.
+            launcher(threads, start).preload([entry.partition(":")[0]])
         payload = pack(parts)
         met, modules = payload.met, tuple(preload(payload))
     config["moment"] = moment_of(met, policy)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.run.pool.recruiting import Recruiting
-    from tundish.loader.run.starting.launcher import Exit
     from tundish.loader.run.starting.payload import Met, Payload
+    from tundish.loader.run.starting.workerprocess import Exit
     from tundish.loader.run.wire.messages import Done, Task
     from tundish.loader.watch.stats import WorkerStats
     from tundish.shm.channel import Channel
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _KILLED_S = 0.1
 _STARTING_S = 1.0
-"""How much more a process counts as loaded until it is up: it gets tasks only where no other is free."""
+"""The additional load that a process counts as having until it is up, so that it gets tasks only if no other is free."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class Job:
     is_order : bool
         True if it is an order for a writer.
     home : bool
-        True if only a worker of this machine may do it, since its input lies in shared memory and would go to and fro.
+        True if only a worker of this machine may do it, since its input lies in shared memory.
     sent : float
-        When it was handed out, by ``perf_counter``; of tasks of workers elsewhere.
+        When it was sent to a worker on another machine, by ``perf_counter``.
     progress : int or None
         The element that was begun last, if the worker was asked to report it.
     held : list of int
@@ -137,13 +137,13 @@ class Owner(Protocol):
     """The interface of a pool's owner, which receives answers."""
 
     moved: bool
-    """Whether an answer was what a wait without a timeout is for."""
+    """True if an answer lets the owner continue, which ends a wait without a timeout."""
 
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
         """Process the answer to a task."""
 
     def place(self, job: Job, done: Done, layout: Layout | None) -> Placing | None:
-        """Return where the rows that follow an answer are to be received; None for memory of their own."""
+        """Return where to receive the rows that follow an answer; None for memory of their own."""
 
     def need(self, job: Job, nbytes: int, *, alone: bool, after: int) -> None:
         """Handle a task that needs a larger slot, or one to itself; `after` is the offset after its only record."""
@@ -152,10 +152,10 @@ class Owner(Protocol):
         """Return the tail of a task for a worker without the shared memory in which its input lies."""
 
     def look(self) -> None:
-        """See which tasks of workers elsewhere are overdue."""
+        """Give the overdue tasks of workers on other machines to others."""
 
     def hand_out(self, jobs: list[Job]) -> None:
-        """Send tasks again for which there was no worker."""
+        """Send the tasks for which there was no worker."""
 
     def lost(self, jobs: list[Job], begun: Job | None, how: Exit) -> None:
         """Handle the death of a worker that had these tasks; it had begun one of them."""
@@ -203,7 +203,7 @@ class Peer:
     home : bool
         True if it only gets tasks that need shared memory.
     where : str or None
-        The machine that it is on, which does not have this one's shared memory; None for this one.
+        The machine that it is on, if that is another one, without this one's shared memory.
 
     Attributes
     ----------
@@ -216,8 +216,8 @@ class Peer:
     queued_s : float
         How long it had waited for a core when it reported ready, while starting.
     received, away_s, answered : int or float
-        Of another machine's: bytes received; how long it had a task or its rows were not received, and it did not work;
-        and when its last answer was, by ``perf_counter``.
+        For a worker on another machine: the bytes received from it; the seconds for which a task or its rows were on
+        the way; and when its last answer came, by ``perf_counter``.
     """
 
     __slots__ = (
@@ -292,7 +292,7 @@ class Peer:
         return WorkerStats(self.name, pid, *done, queued, *where)
 
     def came_back(self, job: Job, busy_s: float) -> None:
-        """Note the answer to a task from another machine: what was not work was the way."""
+        """Note an answer from another machine; the time that was not work was spent on the way."""
         now = time.perf_counter()
         self.away_s += max(0.0, now - max(job.sent, self.answered) - busy_s)
         self.answered = now

@@ -7,7 +7,6 @@ Everything happens in calls of the consumer's thread; the wait for data also not
 
 from __future__ import annotations
 
-import itertools
 import math
 import pickle
 import time
@@ -18,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
 from tundish.loader.protocols.failure import loads_exception
-from tundish.loader.run.pool.local import LocalRecruiting
+from tundish.loader.run.pool.members import BACK_OFF_S, Members
 from tundish.loader.run.pool.peers import Peer
-from tundish.loader.run.pool.recruiting import SHORT, check_spare, descriptors_for, too_many
+from tundish.loader.run.pool.recruiting import SHORT, too_many
 from tundish.loader.run.starting.critical import uninterrupted
-from tundish.loader.run.starting.launcher import Exit
 from tundish.loader.run.starting.watchdog import deadlocked
+from tundish.loader.run.starting.workerprocess import Exit
 from tundish.loader.run.wire.messages import (
     DONE,
     EXTRA,
@@ -42,22 +41,16 @@ from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.run.pool.peers import Job, Owner, WorkerSpec
-    from tundish.loader.run.pool.recruiting import Recruiting
-    from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
-    from tundish.loader.watch.stats import WorkerStats
     from tundish.shm.frames import Placing
     from tundish.shm.memory import Arena
 
 _START_DEATHS = 8
 _ELSEWHERE_S = 10.0
-"""Seconds without any worker of another machine after which that is an error."""
-_BACK_OFF_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
+"""Seconds for which starts on other machines may fail while no worker is up."""
 _ENDING_S = 0.1
 _CONFIRM_S = 5.0
 _PACKET = 65536
-_SPARE = 4
-"""Descriptors that a pool leaves to the consumer."""
 _MOST_LAYOUTS = 1024
 """The largest number of layouts that a pool keeps: elements may all differ in shape."""
 _ANSWERS = (MessageKind.DONE, MessageKind.NEED)
@@ -66,7 +59,7 @@ _new = tuple.__new__
 """Makes a named tuple without the call of a Python function that its class makes."""
 
 
-class Pool:
+class Pool(Members):
     """The workers of one iterator.
 
     Parameters
@@ -98,14 +91,10 @@ class Pool:
         homes: int = 1,
         trace: Trace | None = None,
     ) -> None:
-        self.size, self._crew, self._owner = size, crew, owner
-        self._writers, self._homes, self._names = writers, 0, 0
-        self._most_homes = homes
+        super().__init__(size, arena, crew, writers=writers, homes=homes)
+        self._owner = owner
         self._stages: dict[int, bytes] = {}
         self._layouts: dict[bytes, Layout] = {}
-        self._peers: list[Peer] = []
-        self.starts: list[float] = []
-        """When workers that are missing are to be started, by ``time.monotonic``."""
         self._orphans: list[Job] = []
         self._deaths_in_a_row = 0
         self._start_deaths = 0
@@ -116,26 +105,17 @@ class Pool:
         self.received = 0
         """Bytes received from other machines."""
         self.receiving_s = 0.0
-        """Seconds in which they were."""
-        self._closed = False
+        """Seconds spent receiving them."""
         self._warnings: list[str] = []
         self.waited_s = 0.0
         """Seconds for which the last `pump` has waited."""
         self.cut = False
-        """Whether an interrupt fell into handing out or taking in: messages may be lost."""
+        """True if an interrupt came while messages were sent or received: some may be lost."""
         self.idle = False
-        """Whether an interrupt fell into waiting: nothing has been done since."""
+        """True if an interrupt came while waiting: nothing has been done since."""
         self.complaints: list[bytes] = []
         """Packed errors of workers that are up, and will raise them with their first task."""
         self._trace = trace
-        try:
-            self._poller = Poller()
-            recruiting = crew.recruiting or LocalRecruiting
-            self._recruiting: Recruiting = recruiting(crew, arena, self._poller)
-        except BaseException:
-            if crew.payload is not None:
-                crew.payload.close()
-            raise
         try:
             self._fill()
             self._check_spare()
@@ -145,33 +125,10 @@ class Pool:
 
     # -- workers -------------------------------------------------------------------------------
 
-    def _fill(self) -> None:
-        """Start workers up to the wanted number."""
-        for _ in range(self.size - self._here):
-            self._start()
-        for _ in range(self._writers - len(self.writing)):
-            self._start(writes=True)
-        for _ in range(self._homes - sum(peer.home for peer in self._peers)):
-            self._start(home=True)
-
-    def _check_spare(self) -> None:
-        """Raise before descriptors run out: each new worker sends one more, and the consumer needs some."""
-        if self._crew.thread is None:
-            check_spare(_SPARE + sum(peer.sentinel is None for peer in self._peers))
-
-    def _refill(self) -> None:
-        """Start missing workers; if that fails, retry after a while."""
-        try:
-            with descriptors_for("a worker in the place of one that died"):
-                self._fill()
-        except OSError:
-            self.starts.append(time.monotonic() + _BACK_OFF_S[-1])
-            raise
-
-    @property
-    def _staying(self) -> list[Peer]:
-        """The workers that compute and are to stay."""
-        return [p for p in self._peers if not (p.writes or p.home or p.leaving)]
+    def _welcome(self, peer: Peer) -> None:
+        if peer.where is not None:
+            peer.channel.receive_into(partial(self._place, peer))
+        super()._welcome(peer)
 
     def resize(self, size: int) -> None:
         """Change the number of workers: start new ones, or let the least loaded go when they are done.
@@ -192,81 +149,6 @@ class Pool:
                 self._part()
         self._hand_out()
 
-    def _part(self) -> None:
-        """Release surplus workers, those first that are still on their way."""
-        for seat in sorted(self._recruiting.sought)[: max(0, self._here - self.size)]:
-            self._recruiting.withdraw(seat)
-        for peer in sorted(self._staying, key=_LOAD)[: max(0, self._here - self.size)]:
-            peer.leaving = True
-            if not peer.jobs:
-                self._let_go(peer)
-
-    @property
-    def _here(self) -> int:
-        return len(self._staying) + len(self._recruiting.sought)
-
-    def _let_go(self, peer: Peer) -> None:
-        """Release a worker without tasks: it exits when its channel is closed."""
-        self._forget(peer)
-        if peer.process is not None:
-            peer.process.kill()
-            peer.process.release()
-
-    def _start(self, *, writes: bool = False, home: bool = False) -> None:
-        taken = {peer.seat for peer in self._peers}.union(self._recruiting.sought)
-        seat = next(seat for seat in itertools.count() if seat not in taken)
-        peer = self._recruiting.start(seat, writes=writes, home=home)
-        if peer is not None:
-            self._welcome(peer)
-
-    def _welcome(self, peer: Peer) -> None:
-        """Take a worker among the others."""
-        self._names += 1
-        peer.name = self._names
-        if peer.where is not None:
-            peer.channel.receive_into(partial(self._place, peer))
-        self._watch_sentinel(peer)
-        peer.channel.set_nonblocking()
-        self._poller.register(peer.channel.fileno(), peer)
-        self._peers.append(peer)
-
-    def _watch_sentinel(self, peer: Peer) -> None:
-        process = peer.process
-        if process is not None and peer.sentinel is None and process.sentinel is not None:
-            peer.sentinel = process.sentinel
-            self._poller.register(process.sentinel, peer)
-
-    def measured(self) -> tuple[WorkerStats, ...]:
-        """Return the statistics of each worker that is alive."""
-        return tuple(peer.measured() for peer in self._peers if not (peer.writes or peer.home))
-
-    @property
-    def elsewhere(self) -> int:
-        """The number of workers on other machines."""
-        return sum(peer.where is not None for peer in self._peers)
-
-    def runners(self) -> list[Runner]:
-        """Return the processes and threads of the workers that are up."""
-        found = (peer.runner() for peer in self._peers if not (peer.writes or peer.home))
-        return [each for each in found if each is not None]
-
-    def pids(self) -> list[int]:
-        """Return the ids of the processes that are known to run."""
-        if not self._closed:
-            self._recruiting.pump()
-        return [p.process.pid for p in self._peers if p.process is not None and p.process.pid]
-
-    @property
-    def starting(self) -> int:
-        """The number of workers that have not reported ready."""
-        there = sum(not (peer.ready or peer.writes or peer.home) for peer in self._peers)
-        return there + len(self._recruiting.sought)
-
-    @property
-    def is_fresh(self) -> bool:
-        """True if a worker has not done a task yet: the first ones import modules."""
-        return any(not (peer.tasks or peer.writes or peer.home) for peer in self._peers)
-
     @property
     def expects(self) -> bool:
         """True if an answer is to come, or a worker for tasks that wait for one."""
@@ -276,11 +158,6 @@ class Pool:
     def jobs(self) -> list[Job]:
         """Return all unanswered tasks."""
         return [*self._orphans, *(j for p in self._peers for j in p.jobs)]
-
-    @property
-    def writing(self) -> list[Peer]:
-        """Return the writers."""
-        return [peer for peer in self._peers if peer.writes]
 
     # -- tasks ---------------------------------------------------------------------------------
 
@@ -294,10 +171,6 @@ class Pool:
             peer.known.discard(number)
         tail = pickle.dumps(where)
         self._stages[number] = RECORD.pack(MessageKind.STAGE, flag, 0, number, len(tail)) + tail
-
-    def by_load(self) -> list[Peer]:
-        """Return the workers, the least loaded first."""
-        return sorted(self._peers, key=_LOAD)
 
     def submit(self, jobs: list[Job]) -> None:
         """Send tasks, each to the least loaded worker, in one message a worker."""
@@ -314,7 +187,7 @@ class Pool:
             if peer is not None and peer.where is not None and (job.held or job.roots):
                 try:
                     tail = self._owner.by_value(job)
-                except Exception:  # noqa: BLE001 - of what cannot be sent: it is not, then
+                except Exception:  # noqa: BLE001 - of an input that cannot be sent: it stays here
                     job.home, job.prefer = True, None
                     peer = self._appointed(job, peers)
             if peer is None:
@@ -358,10 +231,6 @@ class Pool:
                 self._send(peer, b"".join(out))
         self.cut = before
 
-    def up_elsewhere(self) -> list[Peer]:
-        """Return the workers on other machines that are up."""
-        return [peer for peer in self._staying if peer.where is not None and peer.ready]
-
     def supersede(self, job: Job) -> None:
         """Wait no longer for a task that another worker has answered; rows that are just arriving go nowhere."""
         job.superseded = True
@@ -380,19 +249,12 @@ class Pool:
         peers = [p for p in peers if p.where is None] or self._at_home()
         return job.prefer if job.prefer in peers else min(peers, key=_LOAD, default=None)
 
-    def _at_home(self) -> list[Peer]:
-        """Return the workers of this machine that go on with what others elsewhere have computed."""
-        self._homes = self._most_homes
-        if not (any(peer.home for peer in self._peers) or self.starts):
-            self._refill()
-        return [peer for peer in self._peers if peer.home]
-
     def _send(self, peer: Peer, message: bytes) -> None:
         try:
             if not peer.channel.send(message):
                 self._poller.modify(peer.channel.fileno(), peer, write=True)
         except ChannelClosed:
-            pass  # the wait for data will say so, after what the worker had still sent
+            pass  # the wait for data notices it, after the messages that the worker still sent
 
     # -- waiting -------------------------------------------------------------------------------
 
@@ -416,7 +278,7 @@ class Pool:
             if self.starts or self._recruiting.due is not None:
                 soon_s = self._start_again(timeout_s)
             for peer in self._peers:
-                if peer.sentinel is None:  # another pool may have taken in the news of it
+                if peer.sentinel is None:  # another pool may have received the news of its start
                     self._watch_sentinel(peer)
             self.idle, began = True, time.perf_counter()
             found = self._poller.poll(soon_s)
@@ -438,7 +300,7 @@ class Pool:
                 return
 
     def _hear(self, source: object) -> None:
-        """Process news of workers that start; give those that have come the tasks that wait for them."""
+        """Process news of starting workers; give waiting tasks to those that have arrived."""
         found = self._recruiting.hear(source)
         for peer in found:
             self._welcome(peer)
@@ -446,13 +308,13 @@ class Pool:
             self._hand_out()
 
     def _hand_out(self) -> None:
-        """Send tasks again for which there was no worker."""
+        """Send the tasks for which there was no worker."""
         orphans, self._orphans = self._orphans, []
         if orphans:
             self._owner.hand_out(orphans)
 
     def _start_again(self, timeout_s: float | None) -> float | None:
-        """Start workers whose retry is due; return how long to wait until the next is."""
+        """Start the workers that are due; return how long to wait, at most until the next one is."""
         now = time.monotonic()
         due = self._recruiting.due
         if due is not None and due <= now:
@@ -593,13 +455,13 @@ class Pool:
                 self._trace("<-", peer.name, MessageKind(kind).name, **about)
 
     def _place(self, peer: Peer, head: bytes, size: int) -> Placing | None:
-        """Return the place of a worker's rows by the head of its answer; None if they have none."""
+        """Return where to receive the rows of an answer, by its head; None for memory of their own."""
         if head[0] != MessageKind.DONE:
             return None
         done = Done(*DONE.unpack_from(head))
         job = peer.jobs[0] if peer.jobs else None
         if job is None or (job.task.block, job.task.first) != (done.block, done.first):
-            return None  # `_take_in` says so
+            return None  # `_take_in` raises an error
         if not done.flags & ROWS_INLINE or size != DONE.size + done.tail:
             return None
         place = self._owner.place(job, done, peer.layouts.get(done.layout))
@@ -634,7 +496,7 @@ class Pool:
         self._forget(peer)
         how = Exit(0, "its thread ended", "")
         if peer.process is not None:
-            # One that closed its channel is about to end: let it, to learn how.
+            # A worker that closed its channel is about to exit: wait, to learn how.
             ended = peer.process.wait_exit(_ENDING_S)
             if ended is None:
                 peer.process.kill()
@@ -658,14 +520,14 @@ class Pool:
             if how.stuck:
                 self._leave(jobs)
                 raise deadlocked("the start of a worker", how.stderr)
-            # A connection that ends says little: whole machines come and go, or cannot serve where others can.
+            # A connection that ends says little: machines come and go, and one may fail where others succeed.
             patient = peer.where is not None and (
                 now - self._failing_since < _ELSEWHERE_S or any(each.ready for each in self._peers)
             )
             if self._start_deaths >= _START_DEATHS and not patient:
                 self._leave(jobs)
                 raise WorkerDiedError("its start", how.how, self._start_deaths, how.stderr)
-        pause = _BACK_OFF_S[min(self._deaths_in_a_row // max(1, self.size), len(_BACK_OFF_S) - 1)]
+        pause = BACK_OFF_S[min(self._deaths_in_a_row // max(1, self.size), len(BACK_OFF_S) - 1)]
         if pause:
             self.starts.append(time.monotonic() + pause)
         else:
@@ -681,40 +543,10 @@ class Pool:
     def _leave(self, jobs: list[Job]) -> None:
         """Keep the tasks of a worker that could not start; another is started in a while, if there is a next call."""
         self._orphans += jobs
-        self.starts.append(time.monotonic() + _BACK_OFF_S[-1])
-
-    def _forget(self, peer: Peer) -> None:
-        self._peers.remove(peer)
-        self._poller.unregister(peer.channel.fileno())
-        if peer.sentinel is not None:
-            self._poller.unregister(peer.sentinel)
-        peer.channel.close()
+        self.starts.append(time.monotonic() + BACK_OFF_S[-1])
 
     def close(self, wait_s: float = 0.25, *, linger: bool = False) -> list[Peer]:
-        """End all workers at once; return those not known to be gone.
-
-        Parameters
-        ----------
-        wait_s : float
-            How long to wait for them.
-        linger : bool
-            True to let writers finish their orders; they exit afterwards.
-        """
-        if self._closed:
-            return []
-        self._closed = True
-        peers, self._peers = self._peers, []
-        for peer in peers:
-            self._poller.unregister(peer.channel.fileno())
-            if peer.process is not None and not (linger and peer.writes):
-                peer.process.kill()
-            peer.channel.close()  # what was sent is still received
-        self._recruiting.close(linger=linger)
-        deadline = time.monotonic() + wait_s
-        there = [p for p in peers if not p.is_gone(0.0 if p.jobs else deadline - time.monotonic())]
-        self._poller.close()
-        if self._crew.payload is not None:
-            self._crew.payload.close()
+        there = super().close(wait_s, linger=linger)
         if self._trace is not None:
             self._trace.close()
         return there

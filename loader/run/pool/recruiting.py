@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Recruiting(Protocol):
     """The source of a pool's workers. Nothing here waits.
 
-    A worker may be there at once, or be on its way: then its seat is among those that are sought, and the worker
-    is returned by `hear` when it has come.
+    A worker is there at once, or it is on its way. In that case its seat is in `sought`, and `hear` returns the
+    worker when it has arrived.
     """
 
     @property
@@ -45,11 +45,11 @@ class Recruiting(Protocol):
         ...
 
     def withdraw(self, seat: int) -> None:
-        """Seek no worker for a seat any more."""
+        """Stop seeking a worker for a seat."""
         ...
 
     def look(self) -> None:
-        """Give up what has taken too long, and try again what is to be tried again."""
+        """Give up attempts that have taken too long, and make those that are due."""
         ...
 
     def pump(self) -> None:
@@ -57,7 +57,7 @@ class Recruiting(Protocol):
         ...
 
     def hear(self, source: object) -> list[Peer]:
-        """Process what the poller has announced; return the workers that have come.
+        """Process what the poller has announced; return the workers that have arrived.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ class Recruiting(Protocol):
         ...
 
     def unfit(self, peer: Peer, error: BaseException) -> None:
-        """Raise the error with which a worker could not start, unless another machine's workers may."""
+        """Raise the error with which a worker failed to start, unless workers on other machines may succeed."""
         ...
 
     def close(self, *, linger: bool) -> None:

@@ -46,14 +46,14 @@ class RowBatches:
         self._take: Callable[[int], RowChunk | None] | None = None
         if isinstance(up, (FlatMapped, ParallelStage, SnapshotTee)):
             self._take = up.take
-        self._rest: RowChunk | None = None  # what did not come into a batch that was given up
+        self._rest: RowChunk | None = None  # the rows after one that failed its batch
         self._count = 0
         self._fits: Any = None  # the last key whose rows can be stacked
         self._begin()
 
     def _begin(self) -> None:
-        self._runs: list[Any] = []  # of rows, or a `Made`
-        self._values = False  # whether there is one of those
+        self._runs: list[Any] = []  # runs of rows, or `Made`
+        self._values = False  # whether `_runs` has a `Made`
         self._have = 0
         self._key: Any = None
 

@@ -63,13 +63,13 @@ class SkipDelivered:
 
 
 class LeaveOut(SkipDelivered):
-    """The elements of a whole plan but for those that were delivered elsewhere: to other consumers of a shared job."""
+    """The elements of a plan without those that were delivered elsewhere, to other consumers of a shared job."""
 
     entry = "out"
 
 
 def left_out(network: Machine, position: Any) -> Machine:
-    """Return the network that goes to a position: one that leaves out what the position says."""
+    """Return a network that can go to a position: it leaves out the elements that the position lists."""
     return LeaveOut(network) if own(position, LeaveOut.entry) else network
 
 
@@ -79,7 +79,7 @@ def with_left_out(state: Any, ranges: list[list[int]], entry: str = SkipDelivere
 
 
 def passed(position: Any, count: int) -> Any:
-    """Return a position of a network with so many more elements left out after it."""
+    """Return a network's position with `count` more elements left out after it."""
     if not count:
         return position
     state, ranges = position, []

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from tundish.loader.watch.watch import StageMeter
 
 _TAKING_S = 0.002
-"""How long items are taken at once: who asks for elements waits meanwhile."""
+"""Seconds for which items are taken in one go, while the consumer waits."""
 
 _LATE_S = 0.02
-"""Seconds that a block which is wanted now may wait to be full."""
+"""Seconds that a block may wait until it is full, if it is needed now."""
 
 _FIRST_FIT = 16
 _MOST_PASSING = 16
@@ -42,10 +42,10 @@ class StageOwner(Protocol):
     """The interface of a stage's owner, the coordinator, which hands out the stage's blocks."""
 
     workers: int
-    """How many compute."""
+    """The number of workers that compute."""
 
     moved: bool
-    """Set when something was done that may let others go on."""
+    """Set when something was done that may let other stages continue."""
 
     def may_issue(self, stage: Any) -> bool:
         """Return True if a stage may have one more block in flight."""
@@ -92,7 +92,7 @@ class ParallelStage(Stage):
     meter : StageMeter
         Counts what the stage delivers.
     continues : bool, default False
-        True if it goes on with what another stage has computed of the same run of operators: in a state the two are one.
+        True if it continues a run of operators that another stage has begun: in a state, the two are one.
     at_home : callable, optional
         Makes an item's element in this process, or returns None to leave it to a worker.
     """
@@ -114,23 +114,22 @@ class ParallelStage(Stage):
         self._continues, self._at_home = continues, at_home
         self._owner, self._up, self._chain = owner, up, chain
         self._queue: deque[Any] = deque()
-        self._passing = 0  # how many of it are computed items, which are no block of this stage's
+        self._passing = 0  # how many entries of `_queue` are computed items and not blocks
         self._at = 0
         self._ended = self._done = False
         self._counts = Counts()
         self._last: Any = up.mark()
-        self._partial: list[
-            Any
-        ] = []  # items; or of a stream in runs stretches of rows and of marks
+        # The items of the block that is being filled, and their marks; if `_in_runs`, stretches of them.
+        self._partial: list[Any] = []
         self._partial_marks: list[Any] = []
-        self._rows = 0  # in `_partial`
+        self._rows = 0  # rows in `_partial`
         self._in_runs = chain and getattr(up, "gives_runs", False)
         self._ordered = ordered
         self._pulled = 0
         self._before: Mark = up.mark()
         self._partial_before: Mark = None
         self._partial_since = 0.0
-        self.waiting = 0  # rows that nobody has taken
+        self.waiting = 0  # rows that have not been taken
 
     # -- taking items --------------------------------------------------------------------------
 
@@ -195,7 +194,7 @@ class ParallelStage(Stage):
 
     def _issue_items(self) -> bool:
         up: Any = self._up
-        size = self._size() if self._rows else 0  # nobody asks, as long as items pass
+        size = self._size() if self._rows else 0  # not needed while items pass unchanged
         began, taken, look = perf_counter(), 0, 1
         try:
             while not self._rows or self._rows < size:
@@ -228,7 +227,7 @@ class ParallelStage(Stage):
         except End:
             self._ended = True
         except NotReady:
-            # Wait for a full block, unless nobody has anything to do, or it takes long and there is nothing to deliver.
+            # Wait until the block is full, unless no worker has a task, or the block is late and wanted.
             late = perf_counter() - self._partial_since > _LATE_S
             if self._rows and ((late and self._is_wanted()) or not self._owner.busy()):
                 self._flush_partial()
@@ -389,7 +388,7 @@ class ParallelStage(Stage):
         try:
             head = self._head()
         except End:
-            return 1  # `next` tells it: who is asked through others may go on after it
+            return 1  # `next` raises it: a machine that asks through others may continue after it
         small = type(head) is Block and head.small and self._ordered
         return head.total - self._at if small else 1
 

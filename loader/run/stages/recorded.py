@@ -58,14 +58,14 @@ class SnapshotTee:
         self._build, self._prefix, self._recorder = build, prefix, recorder
         self._pass, self._lazy = pass_, lazy
         self._given = 0  # elements delivered, here or before a state was taken
-        self._at = 0  # where the input stands
+        self._at = 0  # the index of the input's next element
         self._up: Machine | None = None
         self.group = 1
-        """How many rows the reader takes at once; set before anything is handed out."""
+        """The number of rows that the reader takes at once; set before anything is handed out."""
         self._begun = self._ended = self._whole = False
         self._source: tuple[Any, int, Any] = (None, 0, None)
         self.content: str | None = None
-        """The name of what is drawn below that the plan does not say."""
+        """Names the random draws of operators before the snapshot, which the plan does not say."""
 
     def next(self) -> Any:
         if not self._begun:
@@ -190,11 +190,12 @@ class SnapshotTee:
             return
         assert self._up is not None
         if type(got) is Failure and isinstance(got.error, PASSING):
-            if recorder.error is None:  # of this run, not of the element: it is not to be kept
+            # The error is this run's, not the element's: it is not stored.
+            if recorder.error is None:
                 recorder.commit(self._state())
                 recorder.give_up(got.error)
             return
-        mark = self._up.mark()  # not later: an item that is not ready may move a part of it
+        mark = self._up.mark()  # not later: a machine that is not ready may have moved in part
         if type(got) is RowChunk:
             recorder.take_rows(got.source, got.first + max(0, recorder.at - at), got.stop, mark)
         else:
@@ -210,7 +211,7 @@ class SnapshotTee:
         _, durable, state = self._source
         if state is not None:
             up.load(state)
-        elif durable:  # it is run again from the start, and not recorded twice
+        elif durable:  # the input runs again from the start; nothing is recorded twice
             self._at = 0
         if self._recorder is not None:
             self._recorder.mark = up.mark()

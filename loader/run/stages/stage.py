@@ -14,7 +14,7 @@ _ALONE_S = 0.012
 """Target duration of a task on single elements: nothing waits for the rest of a batch, and messages cost less."""
 
 _TRAINER_S = 0.0001
-"""How long this process needs for a task: to make it, send it, and take its answer in."""
+"""Seconds that this process needs for a task: to make it, send it, and receive its answer."""
 
 _FIRST_ROWS = 1
 _MOST_ROWS = 4096
@@ -30,9 +30,9 @@ class Pace:
         self.row_nbytes = 0
 
     def rows_in_task(self, workers: int = 1, *, alone: bool = False) -> int:
-        """Return how many rows a task should have with so many workers; 1 until a row has been measured.
+        """Return how many rows a task should have; 1 until a row has been measured.
 
-        With many workers it takes longer, so that at most half of this thread goes into tasks.
+        With many workers, tasks are longer, so that handling them takes at most half of this thread's time.
 
         Parameters
         ----------
@@ -53,9 +53,9 @@ class Stage:
     Parameters
     ----------
     number : int
-        Its name towards workers.
+        Its number in messages to workers.
     tasks : Tasks
-        What is done with its blocks.
+        Cuts its blocks into tasks, and takes in the answers.
     meter : StageMeter
         The meter that counts its elements.
 
@@ -66,15 +66,15 @@ class Stage:
     ragged : bool
         Whether elements differ in shape: then a block is one task.
     blocks, nbytes : int
-        Blocks on the way or ready, and the bytes that they have.
+        The number of blocks in flight or ready, and their bytes.
     block_nbytes : int
-        The bytes that a block took lately; 0 as long as nothing is known.
+        The bytes of a recent block; 0 if none is known yet.
     window : int
-        Blocks that there may be; 0: that is to be worked out.
+        The largest number of blocks; 0: it has to be computed again.
     most_nbytes : int
-        The bytes of a task's rows, at most, as far as rows are smaller; 0: as many as it is worth.
+        The most bytes of a task's rows, unless a single row has more; 0: no limit.
     ahead, least_window : int
-        Blocks that there may be by what tasks took (0: nobody knows), and those that there must be.
+        The largest number of blocks by measured times of tasks (0: not measured), and the least that must be allowed.
     """
 
     group, ragged, least_window, most_nbytes = 1, False, 0, 0
@@ -85,7 +85,7 @@ class Stage:
         self.blocks = self.nbytes = self.block_nbytes = self.window = self.ahead = 0
 
     def rows_in_task(self, workers: int) -> int:
-        """Return how many rows a task should have with so many workers."""
+        """Return how many rows a task should have, given the number of workers."""
         return self.pace.rows_in_task(workers, alone=self.group == 1)
 
     @property
@@ -109,5 +109,5 @@ class Stage:
         raise NotImplementedError
 
     def begun(self) -> tuple[int, int, int]:
-        """Return how many elements of the blocks at hand were given, left out, and given as errors."""
+        """Return how many elements of the current blocks were delivered, dropped, and delivered as errors."""
         return 0, 0, 0

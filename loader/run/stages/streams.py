@@ -27,7 +27,7 @@ _CHUNK_BYTES = 1 << 20
 _FIRST_FIT = 16
 _CHUNKS_AHEAD = 3
 _ROWS_AHEAD = 16
-"""A stream is read ahead so far: in chunks, and where they are of few rows, in rows."""
+"""The distance that a stream is read ahead: in chunks, or in rows if a chunk has few."""
 
 
 class Stream:
@@ -78,7 +78,7 @@ class Stream:
         return block.total - self.row if block is not None and block.small else 1
 
     def take(self, most: int) -> tuple[Block, int, int] | None:
-        """Take up to `most` rows of a chunk: (chunk, first row, end row); None if `next` has to be asked."""
+        """Take up to `most` rows of a chunk: (chunk, first row, end row); None: call `next`."""
         block = self._stage.head(self)
         if block is None or not block.clean:
             return None
@@ -135,13 +135,13 @@ class StreamStage(Stage):
         super().__init__(number, tasks, meter)
         self._owner, self._up, self._cycle = owner, up, cycle
         self._refs: Any = PlacedRefs if placed else InnerRefs
-        self._open: OrderedDict[int, Stream] = OrderedDict()  # as their turns will come
+        self._open: OrderedDict[int, Stream] = OrderedDict()  # in the order of their turns
         self._waiting: deque[Stream] = deque()
         self._numbers, self._current = 0, -1
         self._ended = self._full = False
-        self._skip = 0  # of the first stream, after a restore
+        self._skip = 0  # where the first stream begins after a restore
         self.in_chunks = True
-        # A mark is good just after an item: one that is not ready may have moved a part of it.
+        # A mark is valid only right after an item: a machine that is not ready may have moved in part.
         self._reached: Mark = up.mark()
         self._given: Mark = self._reached
         self.counts = Counts()
@@ -302,7 +302,7 @@ class StreamStage(Stage):
             if block is None:
                 self.meter.fail(self.meter.name)
                 return Failure((stream.outer, NOT_OPENED), stream.item.error)
-            self.meter.errors += 1  # at which node is known since it was computed
+            self.meter.errors += 1  # it was counted at its node when it was computed
             return Failure((stream.outer, NOT_OPENED), block.error_of(row))
         stream.row += 1
         refs = block.refs
@@ -319,7 +319,7 @@ class StreamStage(Stage):
             block = stream.chunks[0]
             if block.left:
                 raise NotReady
-            if not stream.row:  # what was told when it was opened
+            if not stream.row:  # events of the opening
                 self.counts.add(list(block.events.pop(0, ())))
             if block.gone or stream.row < block.total:
                 return block

@@ -309,7 +309,7 @@ def _judged(entry: Entry, found: ImportedGlobal, again: ImportedGlobal) -> Diffe
         return Difference.OWN
     try:
         entry.value.data  # noqa: B018 - a large one is pickled now
-    except Exception:  # noqa: BLE001 - of an odd object's own
+    except Exception:  # noqa: BLE001 - of an unusual object's own code
         return Difference.OWN
     return Difference.CHANGED if again.form == found.form else Difference.ANEW
 

@@ -161,10 +161,8 @@ def _hooked(bases: Iterable[type]) -> list[type]:
     return [each for each in told if each.__module__ not in sys.stdlib_module_names]
 
 
-_SLOTS = (
-    types.MemberDescriptorType,
-    types.GetSetDescriptorType,
-)  # the latter: __dict__, __weakref__
+# The descriptors of slots, and of __dict__ and __weakref__.
+_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 def install(module_name: str, qualname: str, cls: type) -> None:

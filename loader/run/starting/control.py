@@ -26,10 +26,10 @@ from tundish.shm.budget import portable
 # kind, descriptors, bytes of text, which worker, a number
 _HEAD = struct.Struct("<BBHIq")
 _INT = struct.Struct("i")
-_MOST_FDS = 253  # what the kernel lets one message carry
+_MOST_FDS = 253  # the kernel's limit for one message
 _READ = 1 << 16
 _LOST = -1  # stands after the descriptors of a message that had more
-_READS = 64  # at a time; a closed socket can be read for ever
+_READS = 64  # receives at a time, since a closed socket can be read for ever
 _FULL = {errno.EAGAIN, errno.ENOBUFS, errno.ETOOMANYREFS}
 
 

@@ -24,12 +24,12 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     held: list[int] = []
-    # A change of the mask runs handlers of signals that have come, which may raise: what undoes it is there before.
+    # Changing the mask runs the handlers of pending signals, which may raise, so its undoing is registered first.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     handler: Any = signal.getsignal(signal.SIGINT)
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        # The mask is only this thread's: where there is another, the system gives the signal to it,
+        # The mask is only this thread's: if there is another thread, the system gives the signal to it,
         # and Python calls the handler here.
         if handler is not None:  # else it is not Python's
             signal.signal(signal.SIGINT, lambda number, _: held.append(number))

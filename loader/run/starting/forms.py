@@ -26,8 +26,8 @@ from tundish.loader.run.starting.mapped import mapped_file
 from tundish.loader.run.starting.tensors import as_array
 from tundish.snapshot.fingerprint.provenance import is_users_module
 
-_MOST_VALUES = 50_000  # that a walk visits
-_MOST_BYTES = 16 << 20  # of text and arrays that count whole
+_MOST_VALUES = 50_000  # the most values that a walk visits
+_MOST_BYTES = 16 << 20  # the most bytes of texts and arrays that are hashed completely
 _MOST_AT_ONCE = 1 << 20  # numbers or texts of a list that are pickled in one call
 _WHOLE = 4096  # items of a container that are all visited
 _SAMPLES = 1024
@@ -106,7 +106,8 @@ class _Walk:
 
     def __init__(self) -> None:
         self.nbytes = 0
-        self._values, self._bytes = _MOST_VALUES, _MOST_BYTES  # that may still be seen
+        # The numbers that may still be visited.
+        self._values, self._bytes = _MOST_VALUES, _MOST_BYTES
         self._within: dict[int, int] = {}  # the objects that the present one is in, and how deep
 
     def of(self, value: Any) -> Any:

@@ -197,7 +197,8 @@ class AdoptedGlobals:
     def __init__(self, ask: Ask, by_value: Mapping[str, dict[str, Any]]) -> None:
         self._ask, self._homes = ask, _Homes(by_value)
         self._last: dict[GlobalName, bytes] = {}
-        self._later: dict[str, dict[GlobalName, Entry]] = {}  # of modules that are not loaded yet
+        # Entries of modules that are not loaded yet.
+        self._later: dict[str, dict[GlobalName, Entry]] = {}
 
     def begin(self, entries: Sequence[Entry]) -> None:
         """Compare the globals of loaded modules now, and of others when they are imported."""

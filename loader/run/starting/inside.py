@@ -8,7 +8,7 @@ import threading
 from collections.abc import Generator
 
 WORKER = "tundish.loader.run.working.worker"
-"""The module whose `main` is a worker of a pipeline: it is named, and not imported, by who starts workers."""
+"""The module whose `main` is a worker of a pipeline. Code that starts workers names it without importing it."""
 
 IN_WORKER = threading.local()
 """``IN_WORKER.yes`` is set in a thread that is a worker."""

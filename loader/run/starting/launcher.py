@@ -16,7 +16,6 @@ import contextlib
 import errno
 import itertools
 import json
-import math
 import os
 import select
 import signal
@@ -27,9 +26,8 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tundish.loader.run.starting.control import Control, ControlKind, Message, scratch_file
 from tundish.loader.run.starting.critical import uninterrupted
@@ -43,119 +41,17 @@ from tundish.loader.run.starting.surroundings import (
     standard_stream,
     worker_environ,
 )
+from tundish.loader.run.starting.workerprocess import Exit, WorkerProcess
 from tundish.shm.budget import portable
 from tundish.shm.liveness import describe_exit, kill_session
 
 if TYPE_CHECKING:
     from tundish.loader.run.starting.template import Forked
 
-__all__ = [
-    "STARTS",
-    "Exit",
-    "Launcher",
-    "Template",
-    "WorkerProcess",
-    "launcher",
-    "prestart",
-    "start_method",
-]
-
-STARTS = ("zygote", "spawn", "fork")
-"""The ways in which workers may begin."""
-
-
-_PRELOAD = ("numpy", "cloudpickle")  # what every worker needs
+_PRELOAD = ("numpy", "cloudpickle")  # modules that every worker needs
 _SHOWN = 4096  # characters of a failed zygote's stderr
-_MOST_KILLED = 3  # zygotes in a row, before they are ready, until that is an error
-_PIECE_S = 0.02
-_LOOK_S = 0.5  # for a template to begin, before it is looked at
-_QUIT_S = 0.2  # for a zygote to end that was told to; then it and its workers are killed
-
-
-@dataclass(frozen=True)
-class Exit:
-    """The end of a worker process: its exit code and what it wrote to stderr.
-
-    Attributes
-    ----------
-    code : int
-        The exit status, or minus the number of a signal; `os.EX_OSERR` if it was never started.
-    how : str
-        The same, in words.
-    stderr : str
-        The last 4 KB it wrote to stderr.
-    pid : int or None
-        Its process id, if it was started.
-    errno : int
-        The system's reason for not starting it, if known.
-    """
-
-    code: int
-    how: str
-    stderr: str
-    pid: int | None = field(default=None, compare=False)
-    errno: int = field(default=0, compare=False)
-
-    @property
-    def stuck(self) -> bool:
-        """True if the worker was ended because it was certainly deadlocked."""
-        from tundish.loader.run.starting.watchdog import STUCK  # noqa: PLC0415 - when it has ended
-
-        return self.stderr.startswith(STUCK)
-
-
-class WorkerProcess:
-    """A requested worker; made by `Launcher.start`.
-
-    Attributes
-    ----------
-    pid : int or None
-        Known once the zygote has answered.
-    sentinel : int or None
-        A descriptor that is readable once the worker has ended; None until the zygote has
-        answered (with ``spawn`` it is there at once), and after `release`.
-    exit : Exit or None
-        How it ended, once the zygote has reported it.
-    """
-
-    def __init__(self, launcher: Launcher, number: int, sentinel: int | None) -> None:
-        self.pid: int | None = None
-        self.sentinel = sentinel
-        self.exit: Exit | None = None
-        self._launcher = launcher
-        self._number = number
-
-    def __repr__(self) -> str:
-        state = "starting" if self.pid is None else f"pid {self.pid}"
-        return f"<WorkerProcess {state if self.exit is None else self.exit.how}>"
-
-    def kill(self) -> None:
-        """Kill the worker and the processes it started; a worker that is still starting is killed when it appears."""
-        if self.exit is None:
-            self._launcher.kill(self._number)
-
-    def wait_exit(self, timeout_s: float | None = None) -> Exit | None:
-        """Wait until the worker has ended; return its exit, or None after `timeout_s`."""
-        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        while self.exit is None and self._launcher.alive:
-            left = deadline - time.monotonic()
-            # In short pieces: another thread may take in the news while this one waits for it.
-            self._launcher.wait(max(0.0, min(left, _PIECE_S)))
-            if left <= 0:
-                break
-        return self.exit
-
-    def release(self) -> None:
-        """Close the sentinel; the worker is not killed, and its exit is not reported.
-
-        Safe to call twice, and in a forked child.
-        """
-        self._launcher.forget(self._number)
-        sentinel, self.sentinel = self.sentinel, None
-        if sentinel is not None:
-            os.close(sentinel)
-
-    __del__ = release
+_MOST_KILLED = 3  # zygotes killed in a row before they were ready, until that is an error
+_QUIT_S = 0.2  # for a zygote to quit when told; then it and its workers are killed
 
 
 class Launcher:
@@ -283,7 +179,7 @@ class Launcher:
                 copies.callback(os.close, sent[-1])  # at once: there may be none left for the next
             sent += fds
             if self.kind == "spawn":
-                sentinel, end = os.pipe()  # which only the worker holds
+                sentinel, end = os.pipe()  # the other end is held only by the worker
                 copies.callback(os.close, end)
                 sent.append(end)
             number = next(self._numbers)
@@ -410,9 +306,7 @@ class Launcher:
         worker = self._workers.get(message.worker)
         if worker is None:  # released meanwhile
             for fd in message.fds:
-                self._given_back.add(
-                    fd
-                )  # before: closed twice, it could be somebody else's by then
+                self._given_back.add(fd)  # first: closed twice, it could be somebody else's by then
                 os.close(fd)
         elif message.kind is ControlKind.STARTED:
             worker.pid = message.value
@@ -443,7 +337,7 @@ class Launcher:
     def _end(self) -> None:
         """End a zygote that is dead or can no longer be trusted, and everything it has started."""
         self.alive = False
-        if not self._quitting:  # else it has seen to that itself
+        if not self._quitting:  # else it ends its workers itself
             kill_session(self._process.pid)  # which nobody has waited for: the number is its own
             self._process.kill()
         code = self._process.wait()
@@ -451,7 +345,7 @@ class Launcher:
             self._lose(worker)
         if self._stderr is not None:  # it never was ready
             text = self._take_stderr().decode(errors="replace").strip()
-            if code == -signal.SIGKILL:  # by someone from outside: the next one may fare better
+            if code == -signal.SIGKILL:  # from outside: the next zygote may succeed
                 _killed_early.append(self._process.pid)
                 if len(_killed_early) < _MOST_KILLED:
                     return
@@ -471,78 +365,6 @@ class Launcher:
                     os.killpg(worker.pid, signal.SIGKILL)
         code = -signal.SIGKILL
         worker.exit = Exit(code, f"{describe_exit(code)}, together with its zygote", "", worker.pid)
-
-
-class Template(Launcher):
-    """The consumer's end of a template: a fork of this process, from which workers are forked.
-
-    Workers inherit everything as it is in this process now. A template serves one iterator, and ends with all its
-    workers when it is closed.
-
-    Parameters
-    ----------
-    threads : int
-        The number of threads that a library may use within a worker.
-    objects : tuple
-        What `tundish.loader.run.starting.template.inherited` returns in workers.
-
-    Raises
-    ------
-    RuntimeError
-        This process cannot be forked: the system has no fork, or it uses an accelerator.
-    StalledError
-        The fork deadlocked on a lock that another thread held.
-    """
-
-    def __init__(self, threads: int = 1, objects: tuple[Any, ...] = ()) -> None:
-        from tundish.loader.run.starting.hazards import (  # noqa: PLC0415 - few fork, here and below
-            check_forkable,
-            warn_of_threads,
-        )
-
-        check_forkable()
-        warn_of_threads()
-        self._objects = objects
-        self._leaves = False
-        super().__init__("fork", threads)
-        self._objects = ()
-        try:
-            self._await_ready()
-        except BaseException:
-            self.close()
-            raise
-
-    def _begin(self, theirs: socket.socket, threads: int) -> Forked:
-        from tundish.loader.run.starting.template import Heritage, fork_template  # noqa: PLC0415
-
-        heritage = Heritage(self._objects, self._environ, threads)
-        return fork_template(theirs, self._control, heritage)
-
-    def _await_ready(self) -> None:
-        from tundish.loader.run.starting.watchdog import deadlocked, stuck_threads  # noqa: PLC0415
-
-        seen: list[str] | None = None
-        while not self._ready and self.alive:
-            if self.wait(_LOOK_S):
-                continue
-            before, seen = seen, stuck_threads(self._process.pid)
-            if seen is not None and seen == before:
-                self._process.kill()
-                raise deadlocked("the process that workers are forked from", "")
-
-    def _request(
-        self, entry: str, config: bytes, overrides: Mapping[str, str], around: Surroundings
-    ) -> Request:
-        return Request(entry, config, environ={}, path=[], argv=[], cwd=None)
-
-    def leave(self) -> None:
-        """Close the template when its last worker has been released."""
-        self._leaves = True
-
-    def forget(self, number: int) -> None:
-        super().forget(number)
-        if self._leaves and not self._workers:
-            self.close()
 
 
 def _not_started(reason: str, number: int) -> Exit:
@@ -594,7 +416,7 @@ def prestart(threads: int, start: str | None, modules: Sequence[str]) -> None:
     modules : sequence of str
         The modules that workers will need.
     """
-    # Whoever needs it will hear of what went wrong.
+    # An error is raised when a worker is needed.
     with contextlib.suppress(OSError, RuntimeError, ValueError), uninterrupted():
         start = start_method(start)
         if start != "fork":  # a template is forked when its iterator is made
@@ -615,7 +437,7 @@ def start_method(wanted: str | None = None) -> str:
         ``TUNDISH_START`` is none of the three.
     """
     asked = os.environ.get("TUNDISH_START", "")
-    if asked not in ("", *STARTS):
+    if asked not in ("", "zygote", "spawn", "fork"):
         raise ValueError(f"TUNDISH_START is {asked!r}; it must be 'zygote', 'spawn' or 'fork'")
     if asked or wanted:
         return asked or str(wanted)

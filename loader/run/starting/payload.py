@@ -67,7 +67,7 @@ _LARGE = 64 << 10  # bytes from which on a buffer is shared
 _ALIGNMENT = 128
 _MOST_PATHS = 200
 _CHECKED = 64 << 20  # bytes from which on we look whether there is memory for them
-_HEAD = struct.Struct("<QQQ")  # where the pickles end, where the index is, how long it is
+_HEAD = struct.Struct("<QQQ")  # the end of the pickles, the position of the index, its length
 
 _CACHED = type(functools.lru_cache(int))
 

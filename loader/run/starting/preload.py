@@ -43,7 +43,7 @@ def installed(names: Iterable[str]) -> tuple[str, ...]:
     waiting = list(names)
     while waiting and len(seen) < _MOST and len(found) < _MOST_FOUND:
         name = waiting.pop()
-        if name.startswith(_RANDOM):  # numpy loads it when it is asked for
+        if name.startswith(_RANDOM):  # numpy loads it on first use
             found.append(_RANDOM)
             continue
         module = sys.modules.get(name)

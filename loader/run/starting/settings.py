@@ -233,7 +233,7 @@ def _set_filters_again() -> None:
 
 def _tell_filters(warnings: Any) -> None:
     with warnings.catch_warnings():
-        pass  # where it ends, all are told that filters have changed
+        pass  # its end makes every module's registry of warnings invalid
 
 
 def _pattern(text: Any) -> Any:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _LOOK_MS = 100
-_WARNS = sys.version_info >= (3, 12)  # Python does, of every thread as a process forks
+_WARNS = sys.version_info >= (3, 12)  # Python itself warns of every thread when a process forks
 
 _CONSUMERS = re.compile(rb'  File "[^"]*", line \d+ in become\n(?:  File .*\n?)*')
 """In a worker's stacks: the frames of the consumer, which it was forked in."""
@@ -125,7 +125,7 @@ def fork_template(theirs: socket.socket, ours: Control, heritage: Heritage) -> F
         Objects and settings for its workers.
     """
     parent = os.getpid()
-    for stream in (sys.stdout, sys.stderr):  # what they hold would be written twice
+    for stream in (sys.stdout, sys.stderr):  # their buffers would be written twice
         with contextlib.suppress(Exception):
             stream.flush()
     # A handler of the user's, or an interrupt, has no business in the child.
@@ -142,7 +142,7 @@ def fork_template(theirs: socket.socket, ours: Control, heritage: Heritage) -> F
 def _fork() -> int:
     if not _WARNS:
         return os.fork()
-    with warnings.catch_warnings():  # of threads we warn ourselves, and of those that matter
+    with warnings.catch_warnings():  # we warn of threads ourselves, if they matter
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
@@ -235,7 +235,7 @@ class _Template(Zygote):
     def end(self) -> NoReturn:
         for worker in self.workers.values():
             worker.kill()
-        for worker in self.workers.values():  # who waits for this process knows that they are gone
+        for worker in self.workers.values():  # once this process has ended, they are certainly gone
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(worker.pid, 0)
         super().end()

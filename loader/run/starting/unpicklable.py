@@ -11,7 +11,7 @@ import numpy as np
 
 _DEEPEST = 50
 
-# What tries to pickle an object and returns what was raised, None if nothing was.
+# Tries to pickle an object; returns the error, or None.
 Attempt = Callable[[object], Exception | None]
 
 

@@ -27,10 +27,10 @@ from pathlib import Path
 from tundish.errors import StalledError
 
 STUCK = "Deadlock (every thread of this worker waits for a lock that none of them will release)"
-"""The beginning of what is told of a worker that was ended for that reason."""
+"""The beginning of the message about a worker that was ended for that reason."""
 
 ENDS = "it ends"
-"""Said of a worker when it is to be killed."""
+"""Says that a worker must be killed now."""
 
 _LOOK_S = 0.5  # between two looks that have to agree
 _TELLING_S = 0.1  # for a worker's stacks to arrive

@@ -70,7 +70,7 @@ def serve(fd: int, parent: int, forks: bool, preload: Sequence[str]) -> NoReturn
     preload : sequence of str
         Modules to import first; if one does not exist, the worker that needs it raises the error.
     """
-    # A mask or a handler that the user's thread had is none of ours.
+    # Masks and handlers of the user's thread must not apply here.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, _do_nothing)
@@ -269,7 +269,7 @@ class Zygote:
         me = os.getpid()
         pid = os.fork()
         if pid:
-            with contextlib.suppress(OSError):  # the child does it, too: whoever comes first
+            with contextlib.suppress(OSError):  # the child does it, too, whichever is first
                 os.setpgid(pid, pid)
             return pid, partial(_reap, pid)
         try:
@@ -299,7 +299,7 @@ class Zygote:
     def execute(
         self, body: int, stdout: int, stderr: int, fds: Sequence[int]
     ) -> tuple[int, Callable[[], int | None]]:
-        import subprocess  # noqa: PLC0415 - takes a while, and who forks does not need it
+        import subprocess  # noqa: PLC0415 - takes a while, and forking does not need it
 
         request = Request.read(body)
         if self.forks:  # `run_worker` expects one more, which is only to be held

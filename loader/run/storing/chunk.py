@@ -49,7 +49,7 @@ class PendingElements:
             return
         part, nbytes = made
         if type(item) is Failure:
-            # As text: an error that is kept keeps whoever it was raised to.
+            # As text: an error object would keep the frames that it was raised through.
             part = StoredError.of(self.start + self.rows, opened(item.error))
         self._block = None
         self.nbytes += nbytes
@@ -86,7 +86,7 @@ def part_of(item: Any) -> tuple[Any, int] | None:
         block, first, stop, _ = item.runs[0]
         return (block, first, stop, True), block.nbytes * (stop - first) // block.total
     leaves, tree = flatten(item.value)
-    # Whoever made it may use its memory again, and what is above may be given it.
+    # The function that made it may reuse its memory, and functions downstream may be given it.
     own = [copied(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves]
     value = own[0] if tree is None else unflatten(tree, own)
     return Made(0, value), sum(map(_nbytes, own))

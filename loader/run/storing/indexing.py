@@ -18,7 +18,7 @@ Exchange = Callable[[Operator], Operator]
 """Gives a node of a plan as it is run."""
 
 _STAND_IN = FromSource((), 0)
-"""What has random access: to see what a plan would be."""
+"""A stand-in with random access, to see what a plan would be with an index."""
 
 
 def look_at_files(setup: Setup) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tundish.snapshot.reading.reader import Reader
 
 Served = tuple["Reader | None", int, Any]
-"""A reader of what stands in files, how many elements that are, and the input's state behind them."""
+"""A reader of the elements on disk, their number, and the input's state after them."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,17 @@ class Setup:
 
 # -- writers of iterators that were closed --------------------------------------------------------
 #
-# They go on for a moment, and commit what had passed. Nobody waits for them but who wants the same run next,
-# and the interpreter when it ends.
+# They continue for a moment, and commit what had passed. Only an iterator that needs the same run next waits for
+# them, and the interpreter when it ends.
 
 _AT_EXIT_S = 1.5
 
 
 _Gone = Callable[[float], bool]
-"""Waits up to so many seconds for a worker that was told to exit; returns True if it has."""
+"""Waits at most the given seconds for a worker that was told to exit; returns True if it has."""
 
 _lingering: list[tuple[str, str, Sequence[_Gone]]] = []
-"""Writers of iterators that are closed. Without a lock: one that is garbage is closed wherever a thread is."""
+"""Writers of closed iterators. It has no lock, since garbage collection closes iterators at any point of any thread."""
 
 
 def linger(path: str, key: str, writers: Sequence[_Gone]) -> None:

@@ -226,11 +226,11 @@ class Recorder:
             WRITING.discard(self.target.token)
             self._depart()
             self._left = True
-            self.owner = None  # it holds this: what it has open goes with it
+            self.owner = None  # it refers to this; its open files are released with it
         self.settle()  # also when it is called again: an interrupt may have cut the first time
 
     def _depart(self) -> None:
-        failed = self.error is not None and not self._given_up  # the writer has let go itself
+        failed = self.error is not None and not self._given_up  # the writer has released it
         if not self.pending and (self.at == self.durable or failed):
             with contextlib.suppress(OSError, SnapshotError):  # it is a hint, and becomes stale
                 self.target.lease.release()
@@ -266,7 +266,7 @@ class Recorder:
         self._since += nbytes
         try:
             answer = self.carrier.put(order)
-        except Exception as error:  # noqa: BLE001 - no memory to tell it in, say: elements pass all the same
+        except Exception as error:  # noqa: BLE001 - such as no memory to send it in: elements pass anyway
             self._failed(error)
             return
         self._pending.append((order, nbytes, answer))
@@ -298,7 +298,7 @@ class Recorder:
                 self._committing = False
                 self.commits += 1
             if order.finish is not None:
-                self.complete = True  # whether this run won or another: what it holds is served
+                self.complete = True  # whether this run won or another one
             self._pending.popleft()  # last: an interrupt before it does all this again
 
     def _failed(self, error: BaseException) -> None:
@@ -324,7 +324,8 @@ class Recorder:
     def give_up(self, why: BaseException) -> None:
         """Stop recording and committing because of an error; durable elements stay."""
         self._given_up = self.error is None
-        self._failed(RuntimeError(f"{type(why).__name__}: {why}"))  # as text: it keeps nobody alive
+        # As text, which refers to no frames.
+        self._failed(RuntimeError(f"{type(why).__name__}: {why}"))
 
     def disown(self) -> None:
         """Leave the run to the parent process, after a fork."""

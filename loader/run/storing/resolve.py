@@ -121,7 +121,7 @@ class Resolving:
         except BaseException:
             if lease is not None:
                 WRITING.discard(lease.token)
-                lease.release()  # else nobody else could write as long as this process lives
+                lease.release()  # else nobody else could write while this process lives
             raise
 
     def _leased(
@@ -185,7 +185,7 @@ class Resolving:
                 if lease is None:
                     token = own_token(store, name)
                     if token is not None and token not in WRITING:
-                        # Of an iterator of this process whose writer died before it gave it back.
+                        # A lease of an iterator of this process whose writer died before it released the lease.
                         Lease(store, name, "", token).release()
                         lease = take(store, key, "", part=part)
                 if lease is not None:
@@ -220,7 +220,7 @@ class Resolving:
             raise SnapshotWriteError.of(problem, node.path, 0) from problem
 
 
-# -- what stands on disk ---------------------------------------------------------------------------
+# -- the folder on disk ----------------------------------------------------------------------------
 
 
 def described(node: Snapshot) -> tuple[str, Any]:

@@ -44,7 +44,7 @@ def resolve(
 
     try:
         if stores:
-            # pyarrow takes a while to load, and is needed by nobody else.
+            # pyarrow takes a while to load, and only snapshots need it.
             from tundish.loader.run.storing.resolve import Resolving  # noqa: PLC0415 - see above
 
             setup.root = Resolving(setup, fresh=fresh, write=write).rebuilt(root)

@@ -29,7 +29,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._cpu_s = process_time()
-        self.began = self._at = perf_counter()  # the caller asked last, or was answered, then
+        self.began = self._at = perf_counter()  # `_at`: when a call last began or ended
         self.waited_s = self.own_s = self.outside_s = self._waited_s = 0.0
         self.waits = Durations()
         self._inside = False
@@ -77,10 +77,10 @@ class Ledger:
         now = self._ended[0] if self._ended else perf_counter()
         wall_s = now - self.began
         if not self._inside:
-            # Not below 0 where the caller asks at this very moment, in another thread.
+            # Not less than 0 if another thread calls at this very moment.
             outside_s = max(0.0, self.outside_s + now - self._at)
             return self.waited_s, self.own_s, outside_s, wall_s
-        # Within a call: another thread asks, or a signal's handler.
+        # Within a call: another thread or a signal's handler asks.
         since, waited = self.waits_since, self._waited_s
         if since is not None:
             waited += now - since

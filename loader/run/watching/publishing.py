@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 EVERY_S = 0.5
-"""An iterator tells no more often."""
+"""The shortest time between two reports of an iterator."""
 
-_BROKEN_S = 60.0  # a board that could not be made is tried again so much later
+_BROKEN_S = 60.0  # until a board that could not be made is tried again
 
 
 class _Entry(NamedTuple):
@@ -104,7 +104,7 @@ def publish(iterator: object, plan: str, stats: Callable[[], Stats]) -> None:
     if os.environ.get("TUNDISH_WATCH") == "0" or in_worker():
         telling.off_until = now + EVERY_S
         return
-    # Another thread, or a signal's handler, is at it: this one's turn comes again. Nobody waits, so
+    # Another thread, or a signal's handler, is publishing: this report is skipped. Nobody waits, so
     # a process that was forked meanwhile cannot be stuck either.
     if not telling.lock.acquire(blocking=False):
         return
@@ -136,7 +136,7 @@ def withdraw(iterator: object) -> None:
         return
     try:
         telling.show()
-    except Exception:  # noqa: BLE001, S110 - as above; whoever tells next puts it right
+    except Exception:  # noqa: BLE001, S110 - as above; the next report corrects it
         pass
     finally:
         telling.lock.release()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 PROC = "/proc"
-_HARDLY = 0.05  # of the time: who computes less does not wait for cores
+_HARDLY = 0.05  # of the time: a thread that computes less does not wait for cores
 
 
 class Runner(NamedTuple):

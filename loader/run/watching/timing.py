@@ -1,7 +1,7 @@
 """Timing of evaluators: the time each node of a stage takes for an element, without its inputs; and when it is measured.
 
-Reading the clock twice for each node costs as much as a cheap function, so only some elements are timed: as many as
-cost half a percent of the time. The choice depends on time, not on elements, so results do not depend on it. A worker
+Reading the clock twice for each node costs as much as a cheap function, so only some elements are timed, which costs
+half a percent of the time. The choice depends on time, not on elements, so results do not depend on it. A worker
 times whole tasks (`TimingSchedule`); in the consumer's process all stages are timed for a while, then none (`Sampling`).
 """
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from tundish.loader.watch.watch import Watch
 
 CLOCK_S = 5e-7
-"""About what timing one node of one element costs."""
+"""The approximate cost of timing one node of one element."""
 
 TASK_S = 4e-6
-"""About what it costs to note one time for all elements of a task."""
+"""The approximate cost of noting one time for all elements of a task."""
 
 _TRIED = 64
 _TELLING = 8
 _MOST_OFF = 8.0
 
 SHARE = 0.005
-"""How much of the time may go into timing."""
+"""The share of the time that may go into timing."""
 
 _ON_S, _OFF_S = 0.001, 0.004
-"""How often it is looked whether to go on, timed and not timed."""
+"""Seconds between decisions on going on, while timing and while not."""
 _PART = 16
-"""Of the elements between two looks so many are timed at first."""
+"""One element in this many between two decisions is timed at first."""
 _MOST = 8192
 _SAVED_S = 0.02
 _CALL_S = 1.5e-6
-"""About what timing a call of ``next`` costs beside that."""
+"""The approximate additional cost of timing a call of ``next``."""
 
 
 class Timer:
@@ -66,9 +66,9 @@ class Timer:
 
 
 class StreamTimer:
-    """Times a stage of inner datasets: each opening, with the nodes before it, and what their elements take.
+    """Times a stage of inner datasets: each opening, with the nodes before it, and the reading of elements.
 
-    Openings are few, and may take longer than thousands of elements: no sample is to miss them.
+    Openings are few, and may take longer than thousands of elements, so each of them is timed.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class StreamTimer:
         self._opening_s = self._carried_s = 0.0
 
     def begin(self) -> None:
-        """Note that a task begins; of one that could not be done nothing counts."""
+        """Note the start of a task; nothing counts of a task that fails."""
         self._opening_s = 0.0
 
     def opened(self, seconds: float, *, sampled: bool = False) -> None:
@@ -268,20 +268,20 @@ class Sampling:
             look_s = _ON_S if self.on else _OFF_S
             wanted = int(look_s * calls / max(passed, 1e-7))
             self._calls += calls
-            # Costly elements may follow cheap ones: about a fifth of the calls passes unseen at most.
+            # Costly elements may follow cheap ones: at most about a fifth of the calls goes unseen.
             self.every = max(1, min(_MOST, wanted, self._calls // 4))
         if not self._watch.enabled:
             return False
-        # Of a core: on a busy machine the clock goes on while nothing is done.
+        # CPU time: on a busy machine the clock goes on while nothing is done.
         before, self._cpu = self._cpu, thread_time()
-        used = max(0.0, self._cpu - before)  # less than 0 where another thread comes here
+        used = max(0.0, self._cpu - before)  # less than 0 if another thread calls this
         self._saved_s += used * SHARE
         if self.on:
             self._saved_s -= self._price.timed(calls, used, self._spent_s() + calls * _CALL_S)
         elif calls and not self._first:
             self._price.plain(calls, used)
         self._saved_s = min(self._saved_s, _SAVED_S)
-        # What is first imports modules and fills caches.
+        # The first calls import modules and fill caches.
         window = self.every // _PART
         least_s = 0.0 if self.on else window * (CLOCK_S + _CALL_S)
         on = self._saved_s > least_s and not self._first

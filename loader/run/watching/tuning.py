@@ -60,7 +60,7 @@ class Tuning:
     """
 
     every_s = 0.1
-    """How often it is looked whether another number of workers is better."""
+    """Seconds between two decisions on the number of workers."""
 
     def __init__(
         self, options: Options, cores: int, *, inline: bool, first: int | None = None
@@ -78,7 +78,7 @@ class Tuning:
         self.changes: list[tuple[float, int]] = []
         self._queue = Queue(cores)
         self._before: Counters | None = None
-        self._wall_s = 0.0  # of engines that are no more
+        self._wall_s = 0.0  # seconds of closed engines
 
     def observe(self, stats: Stats, starting: int, runners: Iterable[Runner]) -> int | None:
         """Feed the tuner with statistics; return a new number of workers, or None.
@@ -96,7 +96,7 @@ class Tuning:
         self._before = counted
         if before is None or counted.delivered < before.delivered:
             return None
-        # What is known of a sample may become less: then it says nothing.
+        # An estimate from samples may become smaller: the difference then says nothing.
         change = [max(0.0, b - a) for a, b in zip(before, counted, strict=True)]
         seconds, delivered, waited_s, own_s, outside_s, busy_s, cpu_s, consumer, functions = change
         wanted = self.tuner.observe(
@@ -119,7 +119,9 @@ class Tuning:
             return None
         self.workers = wanted
         self.changes.append((self._wall_s + stats.wall_s, wanted))
-        self._before = None  # what was begun with the old number tells nothing of the new one
+        self._before = (
+            None  # what began with the old number of workers says nothing about the new one
+        )
         return wanted
 
     def bound(self, workers: int) -> None:
@@ -162,6 +164,6 @@ def _counted(stats: Stats) -> Counters:
 
 def _usual_s(node: NodeStats) -> float:
     """Return the usual time of a node, without the rare outliers when another program had the core."""
-    if not node.time.mean_s:  # of openings alone, its time is not among its calls'
+    if not node.time.mean_s:  # only its openings are timed, and not its calls
         return node.busy_s
     return node.busy_s * min(1.0, node.time.quantile_s(0.5) / node.time.mean_s)

@@ -53,7 +53,7 @@ def meter_of(
 
 
 def evaluated(node: Operator, computed: Operator | None = None) -> list[Operator]:
-    """Return the nodes that a stage evaluates, from its source to its last; none up to the one that is `computed`."""
+    """Return the nodes that a stage evaluates, from its source to its last, without those up to `computed`."""
     if node is computed:
         return []
     found: list[Operator] = []
@@ -61,7 +61,7 @@ def evaluated(node: Operator, computed: Operator | None = None) -> list[Operator
         if node.expands and not computes(node.inputs[0]):
             # Its inputs are made where their datasets are opened.
             found = evaluated(node.inputs[0], computed)
-        return [*found, node]  # it is made below: the stage only puts it where it is wanted
+        return [*found, node]  # it is computed upstream: the stage only puts it into place
     for up in node.inputs:
         within = up.elementwise and (node.elementwise or node.noting)
         if within or not computes(up):

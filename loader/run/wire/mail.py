@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _FLUSH_S = 150e-6
 _FLUSH_BYTES = 32768
 _DIRECT = 32768
-"""Rows of so many bytes are not copied into a message."""
+"""The size in bytes from which rows are not copied into a message."""
 _MOST_MICROS = 2**32 - 1
 
 
@@ -48,7 +48,7 @@ class Outbox:
 
     def __init__(self, channel: Channel) -> None:
         self.tolerant = False
-        """Whether it is no matter that nobody hears what is said."""
+        """True if a closed channel is ignored."""
         self._channel = channel
         self._records: list[bytes] = []
         self._nbytes = 0
@@ -84,7 +84,7 @@ class Outbox:
         encoded: int = 0,
         parts: Sequence[np.ndarray] = (),
     ) -> None:
-        """Add the answer to a task, DONE or NEED; large parts before its tail are sent at once, from where they are."""
+        """Add the answer to a task, DONE or NEED; send an answer with large parts at once, without copying them."""
         micros, busy = min(int(took_s * 1e6), _MOST_MICROS), min(int(busy_s * 1e6), _MOST_MICROS)
         fields = (kind, flags, task.stage, task.block, task.first, task.rows, layout, micros, busy)
         size = sum(map(len, parts))
@@ -141,7 +141,7 @@ class Inbox:
         if self._waiting:
             return self._waiting.popleft()
         message = self._channel.recv()
-        assert message is not None  # a worker's end waits
+        assert message is not None  # a worker's end blocks
         return message
 
     def ask(self, question: Any) -> Any:

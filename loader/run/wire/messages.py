@@ -2,9 +2,9 @@
 
 A message is one or more records. To a worker: STAGE (what to compute), TASK (which rows, into which
 slot). From it: HELLO (ready), LAYOUT (the columns of the blocks to come), DONE (rows are made),
-NEED (the slot may not grow that far), PROGRESS (which element is being made, where that is asked
-for), FATAL (the worker could not start), ASK (which globals it is to take over; TOLD is what it is told).
-Where what is told is large (LAYOUT, HELLO, FATAL, ASK, TOLD), several records carry it. See `docs/design/001-transport.md`.
+NEED (the slot may not grow that far), PROGRESS (which element is being made, if that is asked
+for), FATAL (the worker could not start), ASK (a question about globals, answered by TOLD). A LAYOUT, HELLO, FATAL, ASK or TOLD
+that is large is sent as several records. See `docs/design/001-transport.md`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ItemsForm(IntEnum):
 
 
 WRITING = 2
-"""The flag of a stage whose tasks are orders for a writer; 1: of one that reads streams."""
+"""The flag of a stage whose tasks are orders for a writer. The flag 1 marks a stage that reads streams."""
 
 CONTINUING = 3
 """The flag of a stage whose items were computed at its base by another stage."""
@@ -54,7 +54,8 @@ RECORD = struct.Struct("<BBHII")
 MORE = 1
 """The flag of a RECORD whose tail the next one continues."""
 
-_PIECE_BYTES = 128 << 10  # of a tail in one message, which a packet holds
+# The most bytes of a tail in one message: a message has to fit into a packet.
+_PIECE_BYTES = 128 << 10
 
 
 def in_pieces(kind: MessageKind, number: int, tail: bytes) -> Iterator[bytes]:
@@ -120,7 +121,7 @@ EXTRA = 2
 """There is an encoded part: drops, errors, leaves without a fixed size."""
 
 EXTRA_IN_SLOT = 4
-"""The encoded part is in the slot, behind the columns or in the task's own share of it."""
+"""The encoded part is in the slot, after the columns or in the task's own share of it."""
 
 STREAM_END = 8
 """A stream has no more elements."""

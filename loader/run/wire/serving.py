@@ -100,7 +100,7 @@ class Serving:
 
 
 Make = Callable[[Channel, "Arena | None", Luggage, dict[str, Any]], Serving]
-"""Makes a worker of its channel, the arena, what it is given of the consumer's, and its config."""
+"""Makes a worker from its channel, the arena, the consumer's objects and settings, and its config."""
 
 
 def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) -> int:
@@ -116,7 +116,7 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
     make : callable
         Makes the worker. Its error is sent to the coordinator.
     daemon : bool, default False
-        True if `multiprocessing` is to refuse it children.
+        True if `multiprocessing` must refuse to start children in it.
 
     Returns
     -------
@@ -154,7 +154,7 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
 
 
 def _isolate(channel: Channel, arena: Arena | None) -> None:
-    """Part a child that the user's function forked from the coordinator: it may return, and would answer the task, too."""
+    """Disconnect a child that the user's function forked: if it returned, it would answer the task a second time."""
     ours, other = socket.socketpair()
     other.close()
     os.dup2(ours.fileno(), channel.fileno())

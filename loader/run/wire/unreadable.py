@@ -12,8 +12,8 @@ from tundish.shm.layout import Encoded
 class UnreadableInputError(Exception):
     """A task's input that a worker cannot unpickle.
 
-    A worker answers with it. It cannot be unpickled either: it is raised where that is tried, as the error of a row that the
-    consumer cannot read, and so the consumer asks for the rows one by one.
+    A worker answers with it. Unpickling the answer raises it again in the consumer, like the error of a row that the
+    consumer cannot read, so the consumer asks for the rows one by one.
 
     Parameters
     ----------
@@ -41,11 +41,11 @@ def unsendable(what: str, value: Any, error: Exception, way: str) -> TypeError:
     what : str
         The element and its operator.
     value : object
-        What was to be pickled.
+        The object that could not be pickled.
     error : Exception
         The error of pickling it.
     way : str
-        From where to where it was to be sent.
+        Its way: "to a worker" or "from a worker".
     """
     _, kind, reason = find_unpicklable(value, error, _attempt)
     return TypeError(f"{what} cannot be sent {way}: it is or holds a {kind} ({reason})")

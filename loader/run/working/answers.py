@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
 _TELL_FIRST_S, _TELL_EVERY_S = 0.01, 0.2
-"""When a worker tells first what it has timed, and how often later: what a short run has timed is told, too."""
+"""When a worker first reports its measured times, and the longest pause between reports; early, for short runs."""
 _LATER = 1.25
 
 
@@ -156,7 +156,7 @@ class Answers:
         return busy_s
 
     def _encode(self, rows: TaskOutput, task: Task, stage: StageEvaluator | None) -> Encoded:
-        """Encode the elements outside the columns; one that cannot be encoded is replaced by the error."""
+        """Encode the elements outside the columns; replace one that cannot be encoded by its error."""
         while True:
             body = (
                 rows.drops, rows.errors, rows.events, rows.extras, rows.elements, rows.notes, rows.told

@@ -58,7 +58,7 @@ class Blocks:
         if known is None:
             layout = Layout(tree, keys, task.total)
             if len(self._layouts) == _MOST_LAYOUTS:
-                self._layouts.clear()  # the numbers begin again: the coordinator forgets the old ones one by one
+                self._layouts.clear()  # numbers begin at 0 again, and replace the old ones at the coordinator
             number = len(self._layouts)
             self._layouts[tree, keys, task.total] = known = (number, layout)
             # A namedtuple's class may be one that travels by value.
@@ -72,9 +72,7 @@ class Blocks:
         rows.sent = rows.sent or task.slot == NO_SLOT
         rows.private = self._arena is None or rows.sent
         if rows.private:
-            if (
-                not rows.sent and layout.nbytes > task.may
-            ):  # the coordinator has it, and puts them there
+            if not rows.sent and layout.nbytes > task.may:  # the coordinator puts them into a slot
                 raise SlotTooSmall(layout.nbytes)
             # Only this task's rows, as a block of their own.
             own = layout if task.rows == task.total else Layout(tree, keys, task.rows)
@@ -92,7 +90,7 @@ class Blocks:
         for at, column in enumerate(rows.columns):
             if column is None:
                 rows.extras[at] = {}
-            elif column.dtype.kind == "V":  # a slice for each task of the others would be dear
+            elif column.dtype.kind == "V":  # only these: slicing every column costs time
                 clear(column[mine])
         return writer(
             tree, keys, [rows.extras.get(at, c) for at, c in enumerate(rows.columns)], shift
@@ -144,7 +142,7 @@ class Inputs:
         UnreadableInputError
             An item cannot be unpickled.
         """
-        # A copy: functions may change what they are given, and the task may have to be run again.
+        # A copy: functions may change their arguments, and the task may have to run again.
         piece = bytearray(input_of(tail, self._arena))
         try:
             items, captured = decode(piece)

@@ -16,7 +16,8 @@ from tundish.loader.protocols.refs import refs_of_rows
 from tundish.loader.protocols.results import checked
 from tundish.loader.run.starting.watchdog import limit
 from tundish.loader.run.working.writing import SlotTooSmall, TaskOutput, scatter
-from tundish.spec import NUMBERS, flatten, normalise, unflatten
+from tundish.normalising import normalise
+from tundish.spec import NUMBERS, flatten, unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +123,7 @@ class Evaluation:
                     write = self._blocks.begin(rows, task, element)
                     if _is_number(element) and rows.columns[0] is not None:
                         scalars.append(element)
-                        scalars.extend(elements)  # on an error it keeps what came before
+                        scalars.extend(elements)  # on an error it keeps the elements before it
                         break
                     if rows.plain:  # what fits as it is needs no other form
                         raw.append(True)
@@ -170,16 +171,15 @@ class Evaluation:
 
 
 def _is_number(element: Any) -> bool:
-    """Return True for a scalar that is a value of its own; a struct is a view, of what may be filled again."""
+    """Return True for a scalar that owns its value; a struct is a view of memory that may be filled again."""
     return isinstance(element, np.generic) and not isinstance(element, np.void)
 
 
 def _put_scalars(rows: TaskOutput, task: Task, scalars: list[Any], write: Any) -> Any:
     column = rows.columns[0]
     assert column is not None
-    if (
-        len(set(map(type, scalars))) == 1 and column.dtype in NUMBERS
-    ):  # of others a type has many dtypes
+    # Only for these dtypes: a type may have several others.
+    if len(set(map(type, scalars))) == 1 and column.dtype in NUMBERS:
         first = 0 if rows.private else task.first
         column[first : first + len(scalars)] = scalars
         return write

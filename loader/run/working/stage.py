@@ -186,7 +186,7 @@ class Stages:
         return stage
 
     def _continuing(self, node: Operator, computed: Operator) -> StageEvaluator:
-        """Compile a stage whose items another one has computed at a node."""
+        """Compile a stage that continues a run of operators, whose items another stage has computed at a node."""
         context = self._context
         made = compile_values(node, context, self._open_inner, computed=computed)
         stage = StageEvaluator(*made, is_stream=False)

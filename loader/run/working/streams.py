@@ -71,7 +71,7 @@ class OpenStreams:
             del self._open[key]
 
     def make_room(self, in_turn: int) -> None:
-        """Close all but `in_turn` datasets that are read in turn, and as many after them."""
+        """Allow twice `in_turn` open datasets: those that are read in turn, and as many after them."""
         self._most = max(self._most, 2 * in_turn)
 
     def read(
@@ -101,9 +101,9 @@ class OpenStreams:
         rows, skip = TaskOutput(), task.step
         deadline, where = self._deadline, self._context.where
         if network is None or at != skip:
-            # What the tail names is taken back after this task; the dataset is read in later ones.
+            # A slot that the tail names is released after this task, but later tasks read the dataset, too.
             (item,) = self._inputs.decoded(tail, private=True)
-            if deadline is not None:  # what is left out takes its time too
+            if deadline is not None:  # skipped elements take their time, too
                 left_out = 0 if stage.placed else skip
                 limit(deadline * (1 + left_out))
             began = perf_counter()
@@ -122,7 +122,7 @@ class OpenStreams:
                 if stage.clock is not None:
                     stage.clock.opened(perf_counter() - began)
         if task.rows == 1:
-            self._outbox.begins(0)  # from now on it is the element's fault, not the opening's
+            self._outbox.begins(0)  # a death from now on is the element's, not the opening's
         write: Any = None
         places: list[int] = []
         if stage.placed and network.text and deadline is None and task.rows > 1:

@@ -107,7 +107,7 @@ class Worker(Serving):
             if turns is not None:
                 turns.did(task.rows, busy_s, timed=timed)
         except SlotTooSmall as need:
-            self._context.watch.take(timed=False)  # it will be made again
+            self._context.watch.take(timed=False)  # the rows will be computed again
             one = stage.placed and task.rows == 1
             self._answers.need(task, need, after=self._streams.after if one else 0)
         except UnreadableInputError as error:
@@ -115,7 +115,7 @@ class Worker(Serving):
             rows.notes = {task.first: error}
             self._answers.done(task, rows, began, cpu, 0)
         except SharedMemoryError as error:
-            # The system has less than the budget allows: every row of the task says so.
+            # The system has less memory than the budget allows: each row of the task is that error.
             rows = TaskOutput()
             rows.errors = dict.fromkeys(
                 range(task.first, task.first + task.rows), dumps_exception(error)
@@ -127,7 +127,7 @@ class Worker(Serving):
 
     def _order(self, stage: StageEvaluator, task: Task, tail: bytes | memoryview) -> TaskOutput:
         """Carry out an order; its answer is the only row."""
-        self._outbox.tolerant = True  # who gave it may have gone: it is carried out all the same
+        self._outbox.tolerant = True  # its sender may have gone: it is carried out anyway
         (order,) = self._inputs.decoded(tail)
         rows = TaskOutput()
         try:

@@ -25,7 +25,7 @@ class SlotTooSmall(Exception):  # noqa: N818 - a message, not a mistake
     nbytes : int
         The number of bytes it needs.
     alone : bool
-        True if the slot has them, but not this task's share of it: the block has to be one task.
+        True if the slot is large enough, but not this task's share of it, so that the block has to be one task.
     """
 
     def __init__(self, nbytes: int, *, alone: bool = False) -> None:
@@ -59,7 +59,7 @@ class TaskOutput:
     )
 
     def __init__(self) -> None:
-        self.items: Sequence[Any] = ()  # that they were computed from, if that is known
+        self.items: Sequence[Any] = ()  # from which they were computed, if known
         self.layout: Layout | None = None
         self.number = 0  # under which the layout was sent
         self.columns: list[np.ndarray | None] = []

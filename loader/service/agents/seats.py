@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tundish.forked import not_inherited
-from tundish.loader.run.starting.launcher import Launcher, WorkerProcess, start_method
+from tundish.loader.run.starting.launcher import Launcher, start_method
 from tundish.loader.service.agents.payloads import IncomingBlob, Payloads
 from tundish.loader.service.agents.seatworker import SeatOrder, main
 from tundish.loader.service.connections.handshake import is_silent
@@ -25,6 +25,7 @@ from tundish.loader.service.connections.loop import LEFT, READ, Complaints, DueC
 from tundish.loader.service.connections.roles import Accepted, Role
 
 if TYPE_CHECKING:
+    from tundish.loader.run.starting.workerprocess import WorkerProcess
     from tundish.loader.service.connections.credentials import TlsFiles
 
 _LEAVING_S = 0.3

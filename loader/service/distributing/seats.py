@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Protocol
 from tundish.loader.run.pool.local import LocalRecruiting
 from tundish.loader.run.pool.peers import Peer, WorkerSpec
 from tundish.loader.run.starting.kinship import Parent
-from tundish.loader.run.starting.launcher import Exit
 from tundish.loader.run.starting.surroundings import import_path, working_directory
+from tundish.loader.run.starting.workerprocess import Exit
 from tundish.loader.service.connections.credentials import Address, Credentials, show_address
 from tundish.loader.service.connections.dialing import Dial, Refused
 from tundish.loader.service.connections.handshake import digest_of, is_silent

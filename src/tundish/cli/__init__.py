@@ -93,7 +93,7 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "arguments",
         nargs="*",
-        default=[],  # else it is said to be required
+        default=[],  # else argparse says that it is required
         metavar="ARG",
         help="an argument that the file finds in sys.argv; put -- before one that begins with -",
     )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 WORKERS = 2
 BATCHES = 24
 KILL_AT, SAVE_AT = 8, 12
-SEEDS = (1, 2)  # of the order, of what is cut out and flipped
+SEEDS = (1, 2)  # one for the order, one for cutting and flipping
 
 ROUNDS = 3
 ROUND_S = 1.2

@@ -58,7 +58,7 @@ def run() -> int:
         section(head, lines)
     try:
         lines, well = self_test(), True
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was asked for
+    except Exception as error:  # noqa: BLE001 - any error is the result of the check
         lines, well = [warn(f"{type(error).__name__}: {error}")], False
     section("Self-test", lines)
     return 0 if well else 1

@@ -30,7 +30,7 @@ _NOW = 4  # readings that "now" lies between
 _QUIET_S = 2.0
 _BAR = 24
 _WORKER_BAR = 8
-_COLUMNS = 88  # of the table of stages, without their names
+_COLUMNS = 88  # the width of the table of stages without their names
 _STYLES = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -194,7 +194,7 @@ def _numbers(told: IteratorReport, now: Stats | None) -> list[str]:
     lines = ["given     " + "   ".join(parts)]
     since = now if now is not None and now.wall_s > 0 else stats
     if stats.watched and since.wall_s > 0:
-        # Full is good: it is the share that the caller's own work has.
+        # A full bar is good: it is the share of the caller's own work.
         shares = [part / since.wall_s for part in (since.outside_s, since.own_s, since.waited_s)]
         words = ("outside", "own work", "waits for workers" if stats.workers else "computes")
         said = [

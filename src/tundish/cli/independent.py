@@ -27,7 +27,7 @@ from tundish.loader.run.starting.surroundings import exec_environ, worker_enviro
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_WARM_UP = 0.25  # of the time to be measured
+_WARM_UP = 0.25  # relative to the measured time
 _WARM_UP_CALLS = 8
 
 

@@ -95,10 +95,10 @@ def _killed(folder: str) -> str:
 
 
 def write(folder: str, kill_at: int | None) -> None:
-    """Print the digest of each batch; die after one, where that is asked for."""
+    """Print the digest of each batch; die after one if requested."""
     with photographs(folder).iterator() as batches:
         if kill_at is None:
-            print(batches.stats.snapshots[0].durable)  # noqa: T201 - read by who started this
+            print(batches.stats.snapshots[0].durable)  # noqa: T201 - read by the process that started this
         for number, batch in enumerate(batches, 1):
             print(digest(batch).hex(), flush=True)  # noqa: T201 - as above
             if kill_at is not None and number % SAVE_EVERY == 0:

@@ -199,7 +199,7 @@ def workers(node: Operator) -> tuple[int, str]:
 
 
 def resume(node: Operator) -> Iterator[str]:
-    """Yield what a restored iterator has to repeat, and what its state lacks."""
+    """Yield remarks on the work that a restored iterator repeats, and on what its state lacks."""
     yield from filter(None, (each.redone for each in walk(node)))
     for state in external_state(node):
         yield f"not in the state: {state.node}, {state.what}; instead: {state.instead}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tundish.loader.watch.stats import Stats
 
 _WARM_UP = 0.2
-"""Of the time: workers start, modules are imported, windows fill. It is left out where enough is left."""
+"""The part of the time in which workers start, modules are imported and windows fill; left out if the rest is long enough."""
 
 
 class _TimeIsUp(BaseException):

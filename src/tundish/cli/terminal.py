@@ -20,7 +20,7 @@ _EVERY_S = 0.1
 
 
 USAGE = 2
-"""The exit status where nothing is done: what was asked for is not there."""
+"""The exit status if nothing was done, since the object of the command does not exist."""
 
 
 def live() -> bool:

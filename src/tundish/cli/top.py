@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _EVERY_S = 0.5
-_FIRST_S = 1.5  # for a second reading, where one frame is all
-_WIDTH = 120  # where it is no terminal
+_FIRST_S = 1.5  # the wait for a second reading, if only one frame is shown
+_WIDTH = 120  # if the output is no terminal
 _ENTER = "\x1b[?1049h\x1b[?25l"  # another screen, no cursor
 _LEAVE = "\x1b[?25h\x1b[?1049l"
 
@@ -93,7 +93,8 @@ class WatchedProcess:
         self.pid = pid
         self.history = History()
         self.reading = BoardReading.of(read_board(pid))
-        self._process = psutil.Process(pid)  # which knows its start: another may get its pid
+        # It knows the start time: another process may get the pid.
+        self._process = psutil.Process(pid)
         self.end = ""
 
     def look(self) -> bool:

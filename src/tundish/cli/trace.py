@@ -79,9 +79,8 @@ def run(
     for event in events:
         by_iterator[event.get("it", "")].append(event)
     for number, (name, its_own) in enumerate(by_iterator.items()):
-        its_own.sort(
-            key=lambda event: event["t"]
-        )  # calls that share a line are told when they are over
+        # Calls that share a line are written at their end.
+        its_own.sort(key=lambda event: event["t"])
         if len(by_iterator) > 1:
             process, _, which = name.partition(".")
             plan = its_own[0].get("plan", "")

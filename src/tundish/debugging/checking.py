@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SWITCHING = threading.RLock()
 _SHOWN = 5
-"""How many places of bad values an error tells."""
+"""The number of places of bad values that an error shows."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from tundish.debugging.partitions import misplaced
 from tundish.errors import CheckError, CheckTypeError
 
 Condition = Callable[..., Any]
-"""Of arrays that broadcast: where it holds."""
+"""A comparison of arrays that broadcast; returns where it holds."""
 
 PIECE = 1 << 17
 """Entries at a time."""

@@ -48,10 +48,10 @@ class DebugInfo:
     tensor_dtypes: tuple[str, ...] | Callable[[Any], bool] | None
 
     def FlushNonExecutionFiles(self) -> None:  # noqa: N802 - tensorflow's name
-        """Do nothing: what is dumped stands in the files at once."""
+        """Do nothing: records are in the files at once."""
 
     def FlushExecutionFiles(self) -> None:  # noqa: N802 - tensorflow's name
-        """Do nothing: what is dumped stands in the files at once."""
+        """Do nothing: records are in the files at once."""
 
     def names(self, label: str) -> bool:
         """Return True if a node is dumped.

@@ -11,7 +11,7 @@ from tundish.debugging.leaves import array_of, check_message, check_summarize, p
 from tundish.errors import CheckTypeError
 
 EPSILONS = 10
-"""How many of the dtype's epsilon the default tolerances are."""
+"""The default tolerances, in epsilons of the dtype."""
 
 
 def assert_near(  # noqa: PLR0917 - tf.debugging's signature

@@ -61,7 +61,7 @@ class PlacementProbe:
         here = self._here()
         if origin is not None:
             self._tell([label] if label in self.making else [], here)
-        elif not self.inner:  # delivered: the consumer's own are told behind the others
+        elif not self.inner:  # delivered: the consumer's own are logged after the others
             self._tell(self.ordering, here)
             alone = not self.making or any((label, here) in self.told for label in self.making)
             self._tell(self.joining, here if alone else "the workers that make its elements")

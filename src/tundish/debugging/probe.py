@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
 
 MOST_VALUE_BYTES = 2**20
-"""Of a leaf that is larger, the values are left out."""
+"""The size of the largest leaf whose values are dumped."""
 
 _ITERATORS = itertools.count()
 

@@ -19,7 +19,7 @@ from tundish.errors import TundishError
 from tundish.formats.bytes.regular import open_regular, read_all
 from tundish.loader.protocols.lineage import describe_origin
 
-_MOST_BYTES = 1 << 32  # of one file of a dump
+_MOST_BYTES = 1 << 32  # the largest file of a dump that is read
 _LOOKS = 5
 
 
@@ -303,7 +303,7 @@ def _read(path: Path, file: io.FileIO) -> tuple[dict[str, Any] | None, list[dict
     with file:
         data = read_all(file, _MOST_BYTES)
     lines = data.split(b"\n")
-    last = lines.pop()  # b"" behind a whole line
+    last = lines.pop()  # b"" after a whole line
     found = [parse_line(line) for line in lines]
     if not found or not isinstance(found[0], dict) or found[0].get("tundish") != "dump":
         return None, [], len(found) + bool(last)

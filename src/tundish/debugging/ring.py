@@ -133,7 +133,7 @@ class LineRing:
 
     def _write(self, line: bytes) -> None:
         done = os.write(self._file, line)
-        if done != len(line):  # no space is left for the rest: the line is left out by who reads
+        if done != len(line):  # no space is left for the rest: readers skip the line
             raise OSError(f"no space is left: {done} of {len(line)} bytes of a line were written")
         self._bytes += done
 

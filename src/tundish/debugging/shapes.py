@@ -12,7 +12,7 @@ from tundish.errors import CheckError
 from tundish.ragged import Ragged, Sparse
 
 Size = int | np.ndarray
-"""How long a dimension is; of one that is ragged, each row's length."""
+"""The length of a dimension; of a ragged one, the length of each row."""
 
 
 def sizes_of(value: Any, name: str) -> list[Size]:

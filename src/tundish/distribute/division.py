@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
 
 Form = Literal["share", "whole", "own"]
-"""What a process reads: its rows of every batch, every batch whole, or batches of its own."""
+"""The share of a process: its rows of every batch, every batch whole, or batches of its own."""
 
 Uneven = Literal["drop", "pad", "error", "ignore"]
-"""What is done about an end that does not divide."""
+"""The treatment of an end that does not divide."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,9 @@ def _by_files(
         for each in range(count)
     ]
     if uneven is None and _deals(root) and any(node.drops_rest for node in walk(root)):
-        uneven = "drop"  # what one has more than another, an element, is left out by any policy
+        uneven = (
+            "drop"  # any policy drops the one element that some processes have more than others
+        )
     return replace(made, limit=_steps(everyone, uneven))
 
 

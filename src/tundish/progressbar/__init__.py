@@ -17,7 +17,7 @@ __all__ = ["ProgressIterator", "progress"]
 _T = TypeVar("_T")
 
 _LIVE_S, _LOG_S = 0.25, 10.0
-"""Seconds between two updates of a line that is drawn over, and of one that is written below the last."""
+"""Seconds between two updates of a line that is redrawn, and of one that is written anew."""
 
 
 def progress(

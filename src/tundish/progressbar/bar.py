@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from tundish.progressbar.numbers import Shown
 
 _WIDE = 100
-"""Columns from which on a bar has room for all numbers."""
+"""The least number of columns in which a bar has room for all numbers."""
 
 
 def tqdm_here() -> Any:
     """Return tqdm's class for a terminal or a notebook; None if it is not installed."""
     try:
         with warnings.catch_warnings():
-            # That a notebook without widgets gets a bar of text.
+            # The warning that a notebook without widgets gets a bar of text.
             warnings.simplefilter("ignore")
             from tqdm.auto import tqdm  # noqa: PLC0415 - an extra, and only where it is shown
     except ImportError:

@@ -1,4 +1,4 @@
-"""A line of text, which is drawn over in a terminal and written anew in a log."""
+"""A line of text, which is redrawn in a terminal and repeated in a log."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TextLine:
         _OPEN[:] = [each for each in _OPEN if each() not in (self, None)]
         if self._drawn and not _OPEN:
             self._write("\n")
-        elif self._drawn:  # of an inner loop nothing stays
+        elif self._drawn:  # an inner loop's line is erased
             self._draw("")
             self._write("\r")
 
@@ -62,7 +62,7 @@ class TextLine:
         self._drawn = text
 
     def _write(self, text: str) -> None:
-        # A terminal that is gone, or cannot spell it, is no reason to end a training.
+        # A terminal that is gone, or cannot encode the text, must not end the training.
         with contextlib.suppress(OSError, ValueError):
             self._file.write(text)
             self._file.flush()

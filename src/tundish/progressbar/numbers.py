@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tundish.progressbar.line import TextLine
 
 _VERDICT_S = 2.0
-"""Seconds that a verdict is about."""
+"""Seconds that a verdict covers."""
 _UPDATES = 20
-"""Updates that the rate is the mean of."""
+"""The number of updates over which the rate is averaged."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class LoopCount:
         now = perf_counter()
         if self._since is None or now - self._asked < _VERDICT_S:
             return
-        with contextlib.suppress(Exception):  # what is only shown ends no training
+        with contextlib.suppress(Exception):  # a failure to show numbers must not end the training
             ask = getattr(source, "explain", None)
             found = ask(self._since) if ask else explain(source.stats, None, self._since)
             self._waits = found.waits

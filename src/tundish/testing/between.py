@@ -233,7 +233,8 @@ def _read(case: registry.Case, form: str, path: Path, mode: str = "auto") -> str
     """Return a digest of all elements, or the reason why there are none."""
     try:
         with _kept(case, form, path, mode).iterator(workers=0) as iterator:
-            return _digest(iterator, case, exact=False)  # what cannot be kept is told with the path
+            # The errors of elements that cannot be stored contain the path.
+            return _digest(iterator, case, exact=False)
     except IncompleteSnapshotError:
         return "incomplete"
 

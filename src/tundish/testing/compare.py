@@ -29,11 +29,11 @@ __all__ = ["Outcome", "collect", "difference", "digest", "one_more", "outcome_of
 LIMIT = 100_000
 WIDTH = 240
 AGAIN = 20
-"""So many equal errors make `collect` look whether the iterator moves."""
+"""The number of equal errors after which `collect` checks whether the iterator moves."""
 SHOWN = 20
-"""So many values of an array are told."""
+"""The number of an array's values that are shown."""
 NESTED = 1000
-"""So many elements of a dataset within an element are looked at."""
+"""The number of elements of an inner dataset that are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +407,7 @@ def _feed_object(sink: _Sink, value: object, seen: dict[int, int]) -> None:
     build, arguments, *rest = reduced
     state, items, pairs = [*rest, None, None, None][:3]
     if type(state) is dict and not state:
-        state = None  # an object that was asked for its `__dict__` has one from then on
+        state = None  # reading an object's `__dict__` creates one
     parts = [build, arguments, state, list(items or ()), [tuple(pair) for pair in pairs or ()]]
     _feed_all(sink, f"{type(value).__module__}.{type(value).__qualname__}", parts, seen)
 

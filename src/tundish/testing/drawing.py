@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["MOST", "pipeline"]
 
 MOST = 250
-"""Outcomes of a pipeline, and of every beginning of it."""
+"""The most outcomes of a pipeline, and of each of its first parts."""
 FEW = 12
-"""Outcomes of an inner dataset, where it is made of few."""
+"""The most outcomes of an inner dataset."""
 KINDS = (
     "int", "float", "small", "str", "bytes", "array", "image", "ragged", "words", "struct", "arrays", "dict",
     "tuple", "nested", "object", "swapped", "mixed", "long", "large",
@@ -40,7 +40,7 @@ WHOLE = (
     "sizes",
     "time",
 )
-"""Values that are elements without an error: others are refused where a list is taken."""
+"""Kinds of values that are elements without an error; lists of others are refused."""
 ARRAYS = (
     "np.arange(9)",
     "np.arange(12.0).reshape(6, 2)",
@@ -72,7 +72,7 @@ def pipeline(rng: random.Random, depth: int = 6) -> Pipeline:
 
 def _inner(rng: random.Random, depth: int) -> Pipeline:
     """Draw the pipeline of an inner dataset ``X``."""
-    # Of one kind, since what may follow is asked of a few examples only.
+    # Of one kind, since the steps that may follow are found from a few examples.
     first = Pipeline("X", (Step(f".map(Become({rng.choice(KINDS)!r}))"),))
     return _longer(first, rng, rng.randint(0, depth), _outcomes_inside, FEW)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "FileKind", "Reading", "at_home", "files", "framed", "home", "masked", "read"]
 
 COUNTS = (3, 0, 5, 1, 4)
-"""How many records the files of a kind have."""
+"""The numbers of records in the files of a kind."""
 WORDS = ("a", "", "h\u00e9", "word", "x" * 20, "\ra\rb", "z\x00")
 POLYNOMIAL = 0x82F63B78  # CRC-32C, reflected
 
@@ -325,4 +325,4 @@ KINDS: dict[str, FileKind] = {
         },
     ),
 }
-"""What readers read, by name."""
+"""The kinds of files for readers, by name."""

@@ -53,7 +53,7 @@ OPTIONS = (
     Options(executor="thread"),
     Options(memory_budget=32 << 20),
 )
-"""What a case is run with; one of these."""
+"""The settings with which a case may run; one of them is drawn."""
 
 # -- checking
 
@@ -83,8 +83,8 @@ def check(made: Pipeline, rng: random.Random, workers: Sequence[int]) -> None:
     told = difference(expected, found, ("reference", "in process"))
     assert told is None, f"iteration {iteration}, in process: {told}"
     count = dataset.cardinality()
-    # A batch that is given up moves the later ones, for ever is said of what may be empty, and
-    # assert_cardinality says anything.
+    # A failed batch moves the later ones, an endless repetition may be of nothing, and assert_cardinality may assert
+    # a wrong number.
     told_wrongly = r"batch\w*\((?!\))|\.repeat\(\)|\.assert_cardinality"
     exact = count >= 0 and not re.search(told_wrongly, str(made))
     assert not exact or count == len(found), f"{count} elements were announced, {len(found)} came"
@@ -249,9 +249,8 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
         problem = _problem(made, seed, workers, test)
         passed, failed = passed + (problem is None), failed + (problem is not None)
         if problem:
-            write(
-                f"case {number} FAILED: {problem}\n  {made}"
-            )  # before it is shortened: that takes time
+            # Now, since shortening the case takes time.
+            write(f"case {number} FAILED: {problem}\n  {made}")
             small = _shortened(made, seed, workers, test, time.monotonic() + 3 * PATIENCE)
             write(
                 f"shortened to\n  {small}\n  {_problem(small, seed, workers, test)}\n"

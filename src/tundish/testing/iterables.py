@@ -292,7 +292,7 @@ class Empty(Generating):
 
 
 class Obliging(Generating):
-    """An iterable that has every attribute that it is asked for: None."""
+    """An iterable with every attribute; each is None."""
 
     def __getattr__(self, name: str) -> None:
         if name.startswith("__"):
@@ -321,7 +321,7 @@ class Endless(Held):
 
 
 class Watched(Held):
-    """Counts what is asked of it.
+    """Counts the calls of its methods.
 
     Attributes
     ----------

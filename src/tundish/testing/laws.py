@@ -119,7 +119,7 @@ def assert_resumes_anywhere(
     workers : sequence of int
         Numbers of workers: the state is taken with each, and continued with each in turn.
     steps : int, optional
-        Continue from so many steps, drawn at random, the first and the last among them. None:
+        Continue from this many steps, drawn at random, the first and the last among them. None:
         from every step, which takes time quadratic in the number of elements.
     fresh_process : bool, default False
         Continue in new Python processes. Slow: combine it with `steps`. The pipeline's functions

@@ -202,7 +202,7 @@ def misfit(first: Any, row: Any) -> SpecError | None:
 def _form(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray | np.generic):
         return leaf.dtype, leaf.shape
-    return object  # str, bytes and whatever else there is stand in one array of objects
+    return object  # str, bytes and anything else are in one array of objects
 
 
 def stacked(rows: list[Any]) -> Any:

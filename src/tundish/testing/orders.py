@@ -43,7 +43,7 @@ DEFAULT_GRAPH_SEED = 87654321
 SEED_MODULUS = 2**31 - 1
 SPLITMIX = 0x9E3779B97F4A7C15
 FEW = 4096
-"""So many elements are put in order by hashes, so that any order of them can come."""
+"""The most elements that are ordered by hashes, so that every order of them is possible."""
 STATELESS_KEY = 0x02461E293EC8F720
 
 

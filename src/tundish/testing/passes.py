@@ -167,7 +167,7 @@ PASSES: dict[str, Pass] = {
     "restored": _restored,
     "saved": _saved,
 }
-"""What is done before the full passes; what one of these returns is held meanwhile."""
+"""Steps before the full passes; the result of a step is held during them."""
 
 
 def assert_passes_do_not_show(

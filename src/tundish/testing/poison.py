@@ -56,7 +56,7 @@ No text has a run of either, nor has an image that the fuzzer makes: its bytes a
 
 _RUN = re.compile(rb"\x80{8}|\x7f{8}")
 _SLOT_BYTES = 1 << 18
-"""So much of a slot is filled even if it never had so many pages."""
+"""The bytes of a slot that are filled even if it never had that many pages."""
 _TUNABLES = {"glibc.malloc.perturb": FREED, "glibc.malloc.tcache_count": 0}
 
 _found: list[str] = []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Quit"]
 
 KEPT = 4
-"""So many of the kinds come back from a file as they were."""
+"""The number of kinds that come back from a file unchanged."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def adopt(ours: type) -> None:
         Our class.
     """
     module: Any = sys.modules.get("accelerate.data_loader")
-    adapter = getattr(module, "DataLoaderAdapter", None)  # which old versions do not have
+    adapter = getattr(module, "DataLoaderAdapter", None)  # old versions have none
     if adapter is None or getattr(module.DataLoader, "__module__", "") == __name__:
         return
     theirs, begin = module.DataLoader, adapter.__init__
@@ -126,7 +126,8 @@ class _OfWrapper:
     def __get__(self, wrapper: Any, kind: type) -> str:
         device: str = wrapper.base_dataloader.pin_memory_device
         if isinstance(device, Marked):
-            device.wrapper, device.skips = wrapper, True  # what it makes of a prepared one, skips
+            # The loaders that it makes of a prepared one skip, too.
+            device.wrapper, device.skips = wrapper, True
         return device
 
 

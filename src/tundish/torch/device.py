@@ -125,7 +125,7 @@ class _Streamed:
     def __init__(self, device: torch.device, module: Any) -> None:
         self._device, self._module = device, module
         self._stream = module.Stream(device=device)
-        # What is being copied, with the event behind it: the host's memory must not be reused.
+        # Batches that are being copied, with the event after each: the host's memory must not be reused.
         self._copying: deque[tuple[Any, Any]] = deque()
 
     def begin(self, batch: Any) -> tuple[Any, Any]:
@@ -182,7 +182,7 @@ def move(batch: Any, device: torch.device) -> Any:
 
 
 _POOL = 32
-"""How many streams of a priority torch hands out in turn, before it begins again."""
+"""The number of streams of a priority that torch hands out in turn before it begins again."""
 
 
 class CudaDriver:

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
-_ASKS = "_state_dicts"  # of the combined loader, called by the fit loop
+_ASKS = "_state_dicts"  # a method of the combined loader, called by the fit loop
 _FRAMES = 8
 
 

@@ -13,7 +13,8 @@ import termios
 import threading
 import time
 
-from tundish.loader.run.starting.launcher import Launcher, WorkerProcess
+from tundish.loader.run.starting.launcher import Launcher
+from tundish.loader.run.starting.workerprocess import WorkerProcess
 
 
 def main(kind: str, entry: str, how: str = "") -> None:

@@ -21,13 +21,14 @@ from tests.snapshot.leaves import DTYPES, NESTS, ODD, Pair, differences, random_
 
 from tundish.errors import SnapshotError, SpecError
 from tundish.loader.protocols.collate import collate
+from tundish.normalising import normalise
 from tundish.ragged import Ragged, Sparse
 from tundish.snapshot.encoding.arrow import carrier
 from tundish.snapshot.encoding.columns import BufferMemory
 from tundish.snapshot.encoding.forms import Columns, Decoded, Form, columns_of, decode, encode
 from tundish.snapshot.encoding.kinds import Fixed, Varying, kind_of
 from tundish.snapshot.encoding.structure import dtype_from_json, dtype_to_json, stored_tree
-from tundish.spec import flatten, normalise
+from tundish.spec import flatten
 
 ROWS = 37
 SHAPES: tuple[tuple[int, ...], ...] = ((), (3,), (2, 2), (0, 2))

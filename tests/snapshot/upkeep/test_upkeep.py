@@ -30,6 +30,7 @@ from tests.snapshot.runs import (
 
 from tundish import Dataset
 from tundish.errors import IncompleteSnapshotError, SnapshotCorruptError, SnapshotWriteError
+from tundish.normalising import normalise
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.encoding.forms import INDEX, columns_of
 from tundish.snapshot.files.local import LocalStore
@@ -38,7 +39,6 @@ from tundish.snapshot.manifest import ManifestRun, RunOutcome
 from tundish.snapshot.reading.reader import open_reader
 from tundish.snapshot.records import RunHeader
 from tundish.snapshot.upkeep import compact, export, gc, info, verify
-from tundish.spec import normalise
 
 FAILED = (5, 44)
 OTHER = "f" * 16

@@ -108,7 +108,7 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> None:
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 _TIMED = 100
-"""How many elements ``--slow`` times."""
+"""The number of elements that ``--slow`` times."""
 
 
 def run(
@@ -164,7 +164,7 @@ def run(
             return _timed(find(target), given, next, index, node, debugs=asked, asks=pdb is None)
         if not isolate or sys.platform == "win32":
             return _told(look(find(target), given, next or LIMIT), next or LIMIT, debugs=asked)
-        state_of(given)  # what is no state is said before anything is started
+        state_of(given)  # an invalid state is refused before anything is started
         return _searched(target, given, next or LIMIT, debugs=asked)
     except (ImportError, OSError, AttributeError, TypeError, ValueError, CheckpointError) as error:
         return refuse(f"{state}: {error}" if isinstance(error, CheckpointError) else str(error))

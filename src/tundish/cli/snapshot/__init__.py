@@ -80,7 +80,7 @@ def _told(status: int, text: str, given: dict[str, Any]) -> int:
     return status
 
 
-class Refusal(Exception):  # noqa: N818 - it is told to people, as what it is
+class Refusal(Exception):  # noqa: N818 - a message to the user, not a mistake
     """A reason to end, as a message for people.
 
     Parameters

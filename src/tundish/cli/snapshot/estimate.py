@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
 
 FIRST = 8
-"""How many elements tell how long one takes."""
+"""The number of elements from which the time of one is estimated."""
 SECONDS = 5.0
 MOST_BYTES = 256 << 20
 MOST_ELEMENTS = 100_000
@@ -254,7 +254,7 @@ def stored_bytes(form: Form, columns: Columns, compression: str | None) -> int:
 
 
 _ENOUGH = 64 << 20
-"""So many bytes that were written tell how many there will be."""
+"""The number of written bytes from which the total is estimated."""
 
 
 def check_space(where: str, need: int, free: int | None, from_what: str) -> None:

@@ -133,7 +133,7 @@ class Log:
     """Progress messages; this class prints nothing."""
 
     every_s = _LINE_S
-    """How often `progress` is to be called."""
+    """The seconds between two calls of `progress`."""
 
     def started(self, **fields: Any) -> None:
         """Report that work begins."""

@@ -22,7 +22,7 @@ from tundish.loader.service.ray.cluster import joined
 from tundish.snapshot.lease import STALE_S
 
 _AGAIN = (told(2), told(15))
-"""Of a task that Ray told to end: what it has made is durable, and another one continues."""
+"""The exits of a task that Ray told to end: its elements are durable, and another task continues."""
 _LOOK_S = 2.0
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 PATIENCE_S = 2.0
-"""How long the element that is being waited for may still take."""
+"""Seconds that the element in progress may still take."""
 LIMIT_S = 9.0
 """When the process ends, whatever it is doing. Slurm and Kubernetes kill after 30 s by default."""
 

@@ -121,7 +121,7 @@ def run(
             "max_errors": max_errors,
             "bad_records": bad_records,
         }
-        # Ray is imported where it is asked for.
+        # Ray is imported only if it is requested.
         onray = import_module("tundish.cli.snapshot.onray")
         status: int = onray.run(
             target, path, parts, address, workers=workers, as_json=as_json, keeping=keeping, **work

@@ -188,7 +188,7 @@ def _asked(
     timeout: float,
     method: str | None = None,
 ) -> tuple[Message, bytes]:
-    """Send a request; a metadata server is on this machine's own link, so no proxy is asked for it."""
+    """Send a request; a metadata server is on this machine's own link, so it is reached without a proxy."""
     from http.client import HTTPException  # noqa: PLC0415 - here and below: td.distribute is small
     from urllib.error import HTTPError  # noqa: PLC0415
     from urllib.request import ProxyHandler, Request, build_opener  # noqa: PLC0415

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 LIMIT = 10_000
-"""How many elements are looked at, where nothing else is said."""
+"""The default number of elements to search."""
 
 _ORIGIN = re.compile(r"tundish: (?:in \S+, )?(element \S+(?: of pass \d+)?), ")
 
@@ -195,7 +195,7 @@ def forward(ds: Dataset, state: State, count: int) -> dict[str, Any]:
 
 def one_call(ds: Dataset, state: State, number: int) -> Call | None:
     """Return a call without executing it; None if it is never reached."""
-    # What suppresses: something else fails this time.
+    # A suppressed error: something else fails this time.
     with Replay(ds, state, Watcher(stop=number)) as replay, contextlib.suppress(Exception):
         try:
             replay.next()

@@ -25,7 +25,7 @@ WITHIN = " within "
 """Between the names of a node and of that whose function has made its dataset."""
 
 
-class ReachedElement(BaseException):  # nothing is wrong, and no `except Exception` is to stop it
+class ReachedElement(BaseException):  # it is no error, and no `except Exception` may stop it
     """Raised when the requested call is about to begin."""
 
     def __init__(self, call: Call) -> None:
@@ -128,7 +128,7 @@ def _watched(
     done: dict[int, Operator] = {}
 
     def exchanged(node: Operator) -> Operator:
-        if id(node) not in context.labels:  # below what stands in files: it is not run
+        if id(node) not in context.labels:  # before a stored snapshot: it is not run
             return node
         if id(node) not in done:
             changes = other_inputs(node, exchanged) | _functions(

@@ -18,7 +18,7 @@ def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
     side, multiple = rng.choice(("left", "right")), rng.randint(1, 4)
     shape = rng.choice(("[None]", "[5]", "[2]", "[]", "[None, 3]", "[4, None]"))
     most = rng.choice(("", "", f", max_elements={few}"))
-    # The reference does not know which shapes the plan tells: none behind a function.
+    # The reference does not know which shapes the plan tells: none after a function.
     unknown = f".map(Tag({k}))"
     return {
         f".padded_batch({few}, drop_remainder={drop}, side={side!r})": 2,

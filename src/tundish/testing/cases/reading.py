@@ -41,7 +41,7 @@ def source(rng: random.Random) -> str:
 
 
 FULL = ("text", "tfrecord", "parquet", "csv", "tar")
-"""Kinds of which each case is looked at; of the others those that may differ by the format."""
+"""Kinds of which every case is used; of other kinds, only the cases that may differ by format."""
 
 
 def _of(kind: str) -> tuple[Case, ...]:

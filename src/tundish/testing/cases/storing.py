@@ -174,10 +174,10 @@ PIPELINES: dict[str, Callable[[Any], Any]] = {
         for kind in STORABLE
     },
 }
-"""What keeps elements, by name."""
+"""The operators that store elements, by name."""
 
 STANDS: tuple[int | None, ...] = (0, 7, None)
-"""How many elements were taken before."""
+"""The numbers of elements that were taken before."""
 
 
 def _cases(operator: str, pipelines: dict[str, Callable[[Any], Any]]) -> tuple[Case, ...]:

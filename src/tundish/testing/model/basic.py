@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ENDLESS", "Basic", "Item", "Pass", "arguments", "called", "generator"]
 
 ENDLESS = 2**32
-"""How many passes an endless `repeat` is taken to have."""
+"""The number of passes that an endless `repeat` is taken to have."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Item(NamedTuple):
     value: Any
     error: BaseException | None = None
     unit: Any = None
-    """What names the unit of storage that it stands in, where there are several."""
+    """The name of the unit of storage that it is in, if there are several."""
 
     def inside(self, *behind: int, before: tuple[int, ...] = ()) -> Item:
         """Return the item with a longer path."""

@@ -209,7 +209,8 @@ def arrow(path: str) -> Found:
     data = Path(path).read_bytes()
     with contextlib.suppress(pa.ArrowException):
         return rows(pa.ipc.open_file(data).read_all())
-    batches = list(pa.ipc.open_stream(data[8:]))  # it lacks its end: what stands before it comes
+    # It lacks its end: the records before that are read.
+    batches = list(pa.ipc.open_stream(data[8:]))
     found = rows(pa.Table.from_batches(batches))
     return [*found, (len(found), damage())]
 

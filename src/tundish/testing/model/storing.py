@@ -53,4 +53,4 @@ class StoringModel(Basic):
 
 
 _SAVED: dict[str, Any] = {}
-"""What `save` was given, by path."""
+"""The elements given to `save`, by path."""

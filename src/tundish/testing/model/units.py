@@ -21,7 +21,7 @@ class UnitsModel(Basic):
     """The reference of operators that depend on the units of storage."""
 
     deals = False
-    """Whether a shard of it is made of units of its own."""
+    """True if each of its shards has units of its own."""
 
     def shuffle(
         self,

@@ -22,8 +22,9 @@ import psutil
 import pytest
 
 from tundish.loader.run.starting import launcher as module
-from tundish.loader.run.starting.launcher import Exit, Launcher, WorkerProcess, launcher, prestart
+from tundish.loader.run.starting.launcher import Launcher, launcher, prestart
 from tundish.loader.run.starting.surroundings import interpreter, worker_environ
+from tundish.loader.run.starting.workerprocess import Exit, WorkerProcess
 
 ROOT = Path(__file__).parents[4]
 ENTRIES = "tests.loader.run.entries"

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from tundish.loader.run.starting.launcher import Launcher, WorkerProcess
+from tundish.loader.run.starting.launcher import Launcher
+from tundish.loader.run.starting.workerprocess import WorkerProcess
 from tundish.shm.budget import portable
 from tundish.shm.liveness import kill_session
 
