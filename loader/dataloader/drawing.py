@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Watch:
+class DrawWatch:
     """A look at the generators as a sampler is begun, and as it gives its first keys.
 
     Parameters

@@ -36,8 +36,8 @@ def options_of(loader: LoaderSettings) -> Options:
     )
 
 
-class _Place:
-    """The position of a dataset's iterator, behind the last batch that is complete.
+class _ElementsPosition:
+    """The position of a dataset's iterator after the last batch that is complete.
 
     Attributes
     ----------
@@ -100,9 +100,9 @@ class DatasetBatches:
         if self._timeout and not (loader.num_workers or self._source.stats.workers):
             self._source.close()
             raise AssertionError("timeout needs num_workers > 0: there is no worker to wait for")
-        self._place = _Place(self._source)
+        self._position = _ElementsPosition(self._source)
         # Not of this object: its workers end when the loop has let go of it, and the state is asked for after that, too.
-        progress.ask(self._place.state)
+        progress.ask(self._position.state)
         weakref.finalize(self, self._source.close).atexit = False
         self._keep_state()
 
@@ -131,9 +131,9 @@ class DatasetBatches:
             return self._convert(self._element(until))
         if not self._size:
             return self._collate(self._element(until))
-        if self._timeout and not self._place.gathered:
-            self._place.before = self._source.state_dict()
-        elements, self._place.gathered = self._place.gathered, []
+        if self._timeout and not self._position.gathered:
+            self._position.before = self._source.state_dict()
+        elements, self._position.gathered = self._position.gathered, []
         try:
             while len(elements) < self._size:
                 elements.append(self._element(until))
@@ -141,7 +141,7 @@ class DatasetBatches:
             if not elements or self._drop_last:
                 raise
         except LoaderTimeoutError:
-            self._place.gathered = elements
+            self._position.gathered = elements
             raise
         return self._collate(elements)
 

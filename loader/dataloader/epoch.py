@@ -29,7 +29,7 @@ from tundish.loader.dataloader.chain import (
     make_generators,
     measured,
 )
-from tundish.loader.dataloader.drawing import Watch
+from tundish.loader.dataloader.drawing import DrawWatch
 from tundish.loader.dataloader.generators import as_generator
 from tundish.loader.dataloader.held import held_in, put_to
 from tundish.loader.dataloader.passes import Innermost, Passes, lending
@@ -182,7 +182,7 @@ class Epoch:
         for name, states in self.behind().items():
             self.record.setdefault(name, states)
         self._set_epochs()
-        self._watch = Watch(unknown=self._is_unknown())
+        self._watch = DrawWatch(unknown=self._is_unknown())
         self._stream = self._watch.asked(lambda: self._streamed(skip, samples))
         self.length: int | None = None
         if self._generators:
