@@ -259,12 +259,14 @@ def function_name(function: Any) -> str:
 
 def code_digest(function: Any) -> str:
     """Return a digest of a function's bytecode and constants; '' if it has none."""
-    function = getattr(function, "func", function)  # functools.partial
-    code = getattr(function, "__code__", None)
-    if code is None:
-        method = vars(type(function)).get("__call__")
-        code = getattr(method, "__code__", None)
-    if code is None:
+    from tundish.snapshot.fingerprint.homes import asked  # noqa: PLC0415 - as above
+
+    inner = asked(function, "func")  # of functools.partial
+    function = function if inner is None else inner
+    code = asked(function, "__code__")
+    if not isinstance(code, types.CodeType):
+        code = asked(vars(type(function)).get("__call__"), "__code__")
+    if not isinstance(code, types.CodeType):
         return ""
     return hashlib.blake2b(_code_bytes(code), digest_size=8).hexdigest()
 

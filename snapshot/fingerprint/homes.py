@@ -107,6 +107,16 @@ def first_name(module: str, name: str) -> str:
 
 def first_qualname(value: Any) -> str:
     """Return the qualified name, in its first module, of a class or function, or of an object's class."""
-    name: str = getattr(value, "__qualname__", type(value).__qualname__)
-    first = first_name(getattr(value, "__module__", None) or "", name)
+    name, home = asked(value, "__qualname__"), asked(value, "__module__")
+    if not isinstance(name, str):
+        name = type(value).__qualname__
+    first = first_name(home if isinstance(home, str) else "", name)
     return ".".join(first.split(".")[-1 - name.count(".") :])
+
+
+def asked(value: Any, name: str) -> Any:
+    """Return an attribute of a user's object, whose class may raise anything for one that it lacks; None if it does."""
+    try:
+        return getattr(value, name, None)
+    except Exception:  # noqa: BLE001 - see above
+        return None

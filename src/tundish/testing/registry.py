@@ -117,6 +117,10 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case("from_generator-args", lambda d: d.from_generator(Emit(5), args=(3, "x")).repeat(2)),
         Case("from_generator-fails", lambda d: d.from_generator(Emit(9, fails=4)).repeat(2)),
         Case(
+            "from_generator-exceptions",
+            lambda d: d.from_generator(Given, args=(7, "exception")).shuffle(3, seed=1),
+        ),
+        Case(
             "from_generator-quits",
             lambda d: (
                 d.from_generator(Emit(9)).map(Quit(2, 40)).scan(np.int64(0), Quit(1, 20, add))

@@ -493,3 +493,29 @@ def test_a_pipeline_that_was_sent_has_the_same_key(original: Any, tmp_path: Path
         sent = td.Dataset.from_bytes(script.pipeline().to_bytes())
 
         assert key(sent) == key_of(original)
+
+
+class Delegating:
+    """A callable that looks for its attributes in a dict."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def __getattr__(self, name: str) -> Any:
+        return self.options[name]
+
+    def __call__(self, x: Any) -> Any:
+        return x + self.by
+
+
+@pytest.mark.parametrize("options", [{}, {"func": None, "__code__": "none", "__qualname__": 1}])
+def test_a_callable_may_raise_anything_for_an_attribute_that_it_lacks(options: Any) -> None:
+    add = Delegating(by=1, **options)
+    ds = td.Dataset.range(4).map(add).map_batches(add, 2).filter(add)
+    assert "Delegating" in repr(ds)
+    with ds.iterator(workers=0) as it:
+        assert next(it) == 2
+        state = it.state_dict()
+    with ds.iterator(workers=0) as it:
+        it.load_state_dict(state)
+        assert [int(x) for x in it] == [3, 4, 5]
