@@ -165,8 +165,8 @@ def _hooked(bases: Iterable[type]) -> list[type]:
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
-def install(module_name: str, qualname: str, cls: type) -> None:
-    """Register a class that was sent by value under the name that pickle looks up."""
+def install(module_name: str, qualname: str, cls: type | types.FunctionType) -> None:
+    """Register a class or function that was sent by value under the name that pickle looks up."""
     owner: Any = _module(module_name)
     *outer, last = qualname.split(".")
     for name in outer:

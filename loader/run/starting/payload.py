@@ -258,8 +258,8 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
         The large buffers, each once.
     order : list of int
         The indices of buffers in the order in which the pickles ask for them.
-    homes : list of (str, str, type)
-        Module and qualified name of the classes that are sent by value.
+    homes : list of (str, str, type or function)
+        Module and qualified name of the classes and functions that are sent by value.
     sources : dict
         Source lines of code that is in no file (notebook cells), for tracebacks.
     modules : ByValue
@@ -276,7 +276,7 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
         super().__init__(file, protocol=5, buffer_callback=self._keep)
         self.buffers: list[memoryview] = []
         self.order: list[int] = []
-        self.homes: list[tuple[str, str, type]] = []
+        self.homes: list[tuple[str, str, Met]] = []
         self.sources: dict[str, list[str]] = {}
         self.modules = modules
         self.met: dict[int, Met] = {}
@@ -327,7 +327,11 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
                 self.homes.append((value.__module__, value.__qualname__, value))
         elif isinstance(value, types.FunctionType):
             self.named.update(named_in(value))
-            self.modules.take(value.__module__)
+            home, name = value.__module__, value.__qualname__
+            if self.modules.take(home) and "." not in name and look_up(home, name) is value:
+                self.homes.append(
+                    (home, name, value)
+                )  # where pickles of a pool within a worker look for it
             filename = value.__code__.co_filename
             cached = linecache.cache.get(filename)
             if cached is not None and len(cached) == 4 and cached[1] is None:

@@ -225,3 +225,36 @@ def test_a_class_whose_base_wants_keywords_of_it() -> None:
     made = plugin()
     with Dataset.range(1).map(lambda _: made().name).iterator(workers=1) as it:
         assert next(it) == "mine"
+
+
+POOL = """
+import concurrent.futures, multiprocessing
+import tundish as td
+
+def square(x):
+    return x * x
+
+def sum_of_squares(x):
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
+        return sum(pool.map(square, range(int(x))))
+
+print([int(x) for x in td.Dataset.range(3, 5).map(sum_of_squares).iterator(workers=1)])
+kept = next(td.Dataset.range(1).map(lambda x: {"f": square}).iterator(workers=1))
+print(kept["f"] is square)
+"""
+
+
+@pytest.mark.slow
+def test_a_pool_within_a_worker_finds_the_functions_of_a_script(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(POOL, encoding="utf-8")
+    found = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.stdout.splitlines() == ["[5, 14]", "True"], found.stderr
