@@ -126,10 +126,10 @@ class Fields:
         found = show(self.value[name]) if name in self.value else "missing"
         return SnapshotCorruptError(self.path, f'"{name}" is {found}, not {wanted}')
 
-    def integer(self, name: str, least: int = 0) -> int:
+    def integer(self, name: str) -> int:
         value = self.value.get(name)
-        if type(value) is not int or not least <= value < 2**63:
-            raise self.wrong(name, f"a whole number >= {least}")
+        if type(value) is not int or not 0 <= value < 2**63:
+            raise self.wrong(name, "a whole number >= 0")
         return value
 
     def optional_integer(self, name: str) -> int | None:

@@ -79,10 +79,10 @@ def load_part(machine: Loadable, state: Any, name: str = "up") -> None:
         machine.load(below)
 
 
-def load_parts(machines: Sequence[Loadable], state: Any, name: str = "ups") -> None:
+def load_parts(machines: Sequence[Loadable], state: Any) -> None:
     """Load the parts of several inputs."""
-    for at, below in enumerate(items(state, name, exactly=len(machines))):
-        with within(name, at):
+    for at, below in enumerate(items(state, "ups", exactly=len(machines))):
+        with within("ups", at):
             machines[at].load(below)
 
 
@@ -140,12 +140,12 @@ def entries(value: Any, size: int | None = None) -> list[Any]:
     return list(value)
 
 
-def counts(state: Any, name: str = "counts") -> dict[str, int]:
-    """Return an entry of a state that maps names of events to counts."""
-    value = part(state, name)
+def counts(state: Any) -> dict[str, int]:
+    """Return the entry of a state that maps names of events to counts."""
+    value = part(state, "counts")
     if not isinstance(value, dict):
-        raise InvalidStateField(f"is {shown(value)}, not an object of counts", name)
-    return {event: check_whole(times, name, event) for event, times in value.items()}
+        raise InvalidStateField(f"is {shown(value)}, not an object of counts", "counts")
+    return {event: check_whole(times, "counts", event) for event, times in value.items()}
 
 
 def counted_in(state: Any, name: str) -> dict[str, int]:

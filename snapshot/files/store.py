@@ -19,13 +19,14 @@ from tundish.formats.bytes.file import filesystem_of, is_remote, local_path
 from tundish.formats.bytes.regular import LIMIT
 from tundish.snapshot.failpoints import reach
 from tundish.snapshot.files.local import REMOVED_FIRST, LocalStore, Sink
-from tundish.snapshot.files.mapping import Mapping
 from tundish.snapshot.frame import TornFileError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Options
 
-__all__ = ["LocalStore", "Mapping", "RemoteStore", "Sink", "Store", "open_store"]
+    from tundish.snapshot.files.mapping import Mapping
+
+__all__ = ["LocalStore", "RemoteStore", "Store", "open_store"]
 
 
 class Store(Protocol):

@@ -14,8 +14,6 @@ from tundish.loader.run.starting.settings import values_now
 if TYPE_CHECKING:
     from tundish.loader.run.starting.payload import Met, Payload
 
-__all__ = ["Part", "crew_of_processes", "moment_of"]
-
 Part = tuple[str, Any]
 """An object that workers need, with the name it has in errors."""
 

@@ -61,8 +61,6 @@ from tundish.shm.memory import NORESERVE
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Met", "Payload", "met_in", "pack", "unpack"]
-
 _LARGE = 64 << 10  # bytes from which on a buffer is shared
 _ALIGNMENT = 128
 _MOST_PATHS = 200

@@ -18,8 +18,6 @@ from typing import Any
 
 from tundish.loader.run.starting.byvalue import module_name
 
-__all__ = ["installed", "modules_of", "named_in"]
-
 _MOST = 2000
 _MOST_FOUND = 64
 _RANDOM = "numpy.random"

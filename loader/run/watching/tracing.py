@@ -28,8 +28,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Trace", "notice", "open_trace"]
-
 _SHORT_S = 0.0002
 _SPAN_S = 0.01
 _numbers = itertools.count(1)

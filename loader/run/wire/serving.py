@@ -26,8 +26,6 @@ from tundish.loader.run.wire.messages import RECORD, TASK, MessageKind, Task, in
 from tundish.shm.channel import Channel, ChannelClosed
 from tundish.shm.memory import Arena
 
-__all__ = ["Serving", "serve"]
-
 _COMPUTING = [True]
 
 
