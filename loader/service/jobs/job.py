@@ -325,7 +325,8 @@ class SharedJob:
                 if not self._is_over(consumer, member):
                     return NothingYet()
                 self._ended = True
-                return NothingMore(self._made.total or 0)
+                total = self._made.total or 0
+                return NothingMore(total - total % (self.rounds or 1))
             member.given[ask.request] = numbers
             self._out.update(dict.fromkeys(numbers, consumer))
         elements = tuple((number, self._made.values[number][0]) for number in numbers)
@@ -405,12 +406,6 @@ class SharedJob:
         """The number of elements, once consumers have had all of them; None before."""
         made = self._made
         return made.total if made.whole and not (made.values or self._missed) else None
-
-    def rest(self) -> None:
-        """Drop all that waits for consumers, as the iterator ends: another makes it again when one comes."""
-        for key in list(self._ready):
-            self._set_aside(key)
-        self._made.interrupted()
 
     def order(self) -> MakeOrder | None:
         """Return the next order; None if there is none until something changes."""

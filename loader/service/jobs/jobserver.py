@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tundish.loader.service.connections.roles import Accepted
 
 _TICK_S = 0.5
-_MOST_RESTING = 8
-"""The iterations without consumers that are remembered, of those that have elements left."""
 
 
 class JobServer:
@@ -65,13 +63,11 @@ class JobServer:
         self._awaits_until = time.monotonic() + self._dealing.lease_s if again else 0.0
         self._most_bytes = default_budget().nbytes // 4
         self._iterations: dict[int, ServedIteration] = {}
-        self._finished: dict[
-            int, int
-        ] = {}  # iterations that are over, and how many elements each had
+        # Iterations whose elements consumers have had, and how many there were.
+        self._finished: dict[int, int] = {}
         self._callers: dict[int, tuple[ServedIteration, str]] = {}
-        self._late: dict[
-            int, int
-        ] = {}  # consumers who came to one of those: how many elements they missed
+        # Consumers that came to one of these, and how many elements they missed.
+        self._late: dict[int, int] = {}
         self._calls = Calls(self._handle, self._left)
         self._calls.attach(loop)
         self.failed: str | None = None
@@ -144,6 +140,7 @@ class JobServer:
             for each in self._iterations.values():
                 if not each.consumers():
                     each.end()
+            self._finished.pop(iteration, None)
             served = self._iterations[iteration] = ServedIteration(
                 self._dataset,
                 iteration,
@@ -153,7 +150,6 @@ class JobServer:
                 again=time.monotonic() < self._awaits_until,
                 soon=self._loop.soon,
                 gives=self._give,
-                job=None if served is None else served.rested(),
             )
             if self._closed:  # meanwhile, in another thread
                 served.end()
@@ -179,14 +175,10 @@ class JobServer:
     def _tick(self) -> None:
         if self._closed:
             return
-        resting = []
         for number, each in list(self._iterations.items()):
             each.tick()
-            if each.over and each.finished is not None:
-                self._finished[number] = each.finished
+            if each.over:
+                if each.finished is not None:
+                    self._finished[number] = each.finished
                 del self._iterations[number]  # it knows the owner of each element
-            elif each.over:
-                resting.append(number)
-        for number in resting[:-_MOST_RESTING]:
-            del self._iterations[number]
         self._loop.later(_TICK_S, self._tick)

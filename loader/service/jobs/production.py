@@ -87,10 +87,6 @@ class Production:
         self.values.clear()
         self.nbytes = 0
         self.frontier = number
-        self.interrupted()
-
-    def interrupted(self) -> None:
-        """Note that the iterator is no more: the next order begins another one."""
         self._position = None
         self.turn += 1
 

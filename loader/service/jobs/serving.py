@@ -66,8 +66,6 @@ class ServedIteration:
         Has the listener's thread call a function.
     gives : callable
         Called on the listener's thread before a consumer is given elements.
-    job : SharedJob or SharedWindow, optional
-        The decisions of the iteration until now, if its consumers had left and it had ended for the time being.
     """
 
     def __init__(
@@ -81,10 +79,9 @@ class ServedIteration:
         again: bool,
         soon: Callable[[Callable[[], object]], object],
         gives: Callable[[], object],
-        job: Decisions | None = None,
     ) -> None:
         self._maker = ElementMaker(dataset, iteration, workers)
-        self._job = job or _decisions(dealing, most_bytes, again=again)
+        self._job = _decisions(dealing, most_bytes, again=again)
         self._soon, self._gives = soon, gives
         self._parked: list[_Parked] = []
         self._answering = False  # the listener's thread is about to
@@ -108,14 +105,6 @@ class ServedIteration:
     def finished(self) -> int | None:
         """The number of elements, once consumers have had all of them; None before."""
         return self._job.finished
-
-    def rested(self) -> Decisions | None:
-        """Return the decisions until now, for the next iterator; None if this one has failed."""
-        self.close()
-        if self._failed is not None:
-            return None
-        self._job.rest()
-        return self._job
 
     # -- consumers ------------------------------------------------------------------------------
 
@@ -225,6 +214,8 @@ class ServedIteration:
                         return
                 tell = maker.do(order)
                 with self._changed:
+                    if self._ending:
+                        return  # an iterator that was closed seems to be at its end
                     tell(self._job)
                     if self._parked and not self._answering:
                         self._answering = True

@@ -181,10 +181,6 @@ class SharedWindow:
     def finished(self) -> None:
         """None: there is always another trainer that may come."""
 
-    def rest(self) -> None:
-        """Drop the window, as the iterator ends: another makes it again when a trainer comes."""
-        self._made.begin_at(self._first)
-
     def order(self) -> MakeOrder | None:
         """Return the next order; None if there is none until something changes."""
         readers, made = self.members.values(), self._made
