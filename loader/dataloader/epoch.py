@@ -175,17 +175,19 @@ class Epoch:
             for own, state in zip(self._generators, self.record["generators"], strict=True):
                 as_generator(own).load_state_dict(state)
         held = held_in(self._chain, self._generators)
-        if "held" in self.record:
-            self._check(len(self.record["held"]) == len(held), "generator of the sampler")
-            for own, state in zip(held, self.record["held"], strict=True):
-                put_to(own, state)
+        for name, state in self.record.get("held", {}).items():
+            if name in held:  # else the sampler makes it as it begins
+                try:
+                    put_to(held[name], state)
+                except (AttributeError, KeyError, TypeError, ValueError):
+                    self._check(False, "generator of the sampler")
         for name, states in self.behind().items():
             self.record.setdefault(name, states)
         self._set_epochs()
         self._watch = DrawWatch(unknown=self._is_unknown())
         self._stream = self._watch.asked(lambda: self._streamed(skip, samples))
         self.length: int | None = None
-        if self._generators:
+        if self._generators or held:
             with contextlib.suppress(Exception):  # a sampler need not know
                 self.length = self._counted()
 

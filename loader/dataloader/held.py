@@ -20,8 +20,8 @@ _OF_THE_PROCESS = (getattr(random, "_inst", None), getattr(np.random.mtrand, "_r
 """Python's and numpy's, whose methods are the functions of their modules."""
 
 
-def held_in(chain: list[tuple[Any, str]], others: list[Any]) -> list[Any]:
-    """Return the generators that samplers hold, each once.
+def held_in(chain: list[tuple[Any, str]], others: list[Any]) -> dict[str, Any]:
+    """Return the generators that samplers hold, each once, by the sampler's place and its attribute.
 
     Parameters
     ----------
@@ -31,13 +31,15 @@ def held_in(chain: list[tuple[Any, str]], others: list[Any]) -> list[Any]:
         Generators that are known already.
     """
     torch: Any = sys.modules.get("torch")
-    found: list[Any] = []
-    for sampler, _ in chain:
+    found: dict[str, Any] = {}
+    for place, (sampler, _) in enumerate(chain):
         if is_stateful(sampler):
             continue
-        for value in getattr(sampler, "__dict__", {}).values():
-            if _is_own(value, torch) and all(value is not each for each in (*others, *found)):
-                found.append(value)
+        known = (*others, *found.values())
+        for name, value in getattr(sampler, "__dict__", {}).items():
+            if _is_own(value, torch) and all(value is not each for each in known):
+                found[f"{place}.{name}"] = value
+                known = (*known, value)
     return found
 
 

@@ -19,7 +19,7 @@ from tundish.loader.dataloader.progress import Account
 from tundish.loader.dataloader.recipe import Recipe
 from tundish.loader.dataloader.rules import added_rules
 from tundish.loader.dataloader.seeding import borrowed, seed_batch
-from tundish.loader.protocols.raised import Carried, element_error
+from tundish.loader.protocols.raised import Carried, element_error, is_interrupt
 from tundish.loader.run.starting.critical import patient, stay_away
 from tundish.tracebacks import hide_frames
 
@@ -229,9 +229,13 @@ class LoaderIterator:
         self._idle = False
         try:
             return self._delivered()
-        except Exception:
+        except Exception as error:
             if self._exiting:
                 stay_away()
+            if self._recipe.workers and is_interrupt(
+                error
+            ):  # without them it may be the dataset's own alarm
+                self._doubt = not self._idle
             raise
         except BaseException:
             self._doubt = not self._idle  # it may have hit between two steps

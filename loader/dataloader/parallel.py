@@ -16,7 +16,7 @@ from tundish.loader.dataloader.outfit import Outfit
 from tundish.loader.dataloader.wanted import NO_BATCH, BatchStage, BatchTasks, Wanted
 from tundish.loader.dataloader.wire import unpack_batch
 from tundish.loader.protocols.failure import loads_exception
-from tundish.loader.protocols.raised import opened
+from tundish.loader.protocols.raised import is_interrupt, opened
 from tundish.loader.run.coordinating.coordinator import Coordinator
 from tundish.loader.run.coordinating.deaths import Deaths
 from tundish.loader.run.coordinating.memory import Memory
@@ -266,8 +266,10 @@ class Parallel(LoaderIterator):
             try:
                 batch, state = self._unpacked(wanted)
                 batch = self._finished(batch, wanted.valid)
-            except Exception as error:  # noqa: BLE001 - the batch's, as if its worker had told it
-                wanted.error = error
+            except Exception as error:
+                if is_interrupt(error):
+                    raise
+                wanted.error = error  # the batch's, as if its worker had told it
         self._fill()
         self._note(wanted, state)
         self._taken = None

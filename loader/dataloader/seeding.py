@@ -161,6 +161,6 @@ def generators_of(sampler: Any, generator: Any) -> dict[str, Any]:
     found = distinct(generator, *generators_in(chain))
     record = {
         "generators": [as_generator(each).state_dict() for each in found],
-        "held": [position_of(each) for each in held_in(chain, found)],
+        "held": {name: position_of(each) for name, each in held_in(chain, found).items()},
     }
     return {name: states for name, states in record.items() if states}

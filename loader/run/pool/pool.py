@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
 from tundish.loader.protocols.failure import loads_exception
+from tundish.loader.protocols.raised import is_interrupt
 from tundish.loader.run.pool.members import BACK_OFF_S, Members
 from tundish.loader.run.pool.peers import Peer
 from tundish.loader.run.pool.recruiting import SHORT, too_many
@@ -356,8 +357,8 @@ class Pool(Members):
                 # What is held depended on these; and a worker that is left by them is let go.
                 if not (messages and peer.where and peer.channel.held and peer in self._peers):
                     break
-        except Exception:
-            self.cut = before
+        except Exception as error:
+            self.cut = before or is_interrupt(error)
             raise
         self.cut = before
         if peer.where is not None:

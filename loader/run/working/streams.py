@@ -97,6 +97,7 @@ class OpenStreams:
         self, stage: StageEvaluator, task: Task, tail: bytes | memoryview
     ) -> tuple[TaskOutput, bool]:
         key = (task.stage, task.start)
+        self.after = 0
         network, at = self._open.pop(key, (None, -1))
         rows, skip = TaskOutput(), task.step
         deadline, where = self._deadline, self._context.where

@@ -628,6 +628,43 @@ def test_a_sampler_with_a_generator_of_its_own(make: Any, draw: Any, workers: in
             assert [batch.tolist() for batch in again] == epochs[epoch + 1]
 
 
+class Anew:
+    """A sampler that makes its generator as it begins, as torch's `DistributedSampler` does, and keeps it."""
+
+    epoch = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.source = np.random.default_rng((7, self.epoch))
+        return iter(permuted(self.source))
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
+def test_a_sampler_that_makes_its_generator_as_it_begins() -> None:
+    sampler = Anew()
+    first = td.DataLoader(Numbers(9), 4, sampler=sampler)
+    list(first)
+    sampler.set_epoch(1)
+    it = iter(first)
+    next(it)
+    state, rest = through_json(first), [batch.tolist() for batch in it]
+
+    again = td.DataLoader(Numbers(9), 4, sampler=Anew())
+    again.load_state_dict(state)
+    assert [batch.tolist() for batch in again] == rest
+
+
+def test_a_generator_of_another_kind_is_refused() -> None:
+    first = td.DataLoader(Numbers(9), 4, sampler=Holding(random.Random(1), lambda source: source.sample(range(9), 9)))  # fmt: skip
+    list(first)
+
+    again = td.DataLoader(Numbers(9), 4, sampler=Holding(np.random.default_rng(1), permuted))
+    again.load_state_dict(through_json(first))
+    with pytest.raises(IncompatibleCheckpointError, match="another generator of the sampler"):
+        list(again)
+
+
 def test_a_sampler_with_a_state() -> None:
     def loader(workers: int) -> tuple[td.DataLoader, Remembering]:
         sampler = Remembering(20)
