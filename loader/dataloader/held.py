@@ -48,7 +48,7 @@ def _is_own(value: Any, torch: Any) -> bool:
     kind = type(value)
     if kind is random.Random or kind is np.random.RandomState:
         return all(value is not each for each in _OF_THE_PROCESS)
-    if torch is not None and kind is torch.Generator:
+    if kind is getattr(torch, "Generator", None):  # which a torch that is being imported lacks
         return value is not torch.default_generator and value.device.type == "cpu"
     if kind is TorchGenerator:
         return value is not default_generator()
