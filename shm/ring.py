@@ -99,6 +99,26 @@ class Ring:
             self._states[slot] = SlotState.GRANTED
             return slot
 
+    def acquire_pages(self, nbytes: int) -> int | None:
+        """Take a free slot whose first `nbytes` have pages; None if no slot is free.
+
+        Raises
+        ------
+        SharedMemoryError
+            There is not so much memory; the slot is free again.
+        """
+        slot = self.acquire()
+        if slot is None:
+            return None
+        try:
+            self.arena.allocate(slot, 0, nbytes)
+        except BaseException:
+            self.empty(slot)
+            self.release(slot)
+            raise
+        self.grew(slot, nbytes)
+        return slot
+
     def release(self, slot: int) -> None:
         """Return a granted slot that was not delivered. Its writers must be done or dead."""
         self._finish(slot, SlotState.GRANTED)

@@ -54,9 +54,8 @@ class Loading:
         before, resume = self._progress, self._resume and replace(self._resume)
         try:
             return self._begun()
-        except (
-            BaseException
-        ):  # as if it had not been tried: the next one begins where this should have
+        except BaseException:
+            # As if it had not been tried: the next one begins where this should have.
             self._progress, self._resume = before, resume
             raise
 

@@ -42,9 +42,8 @@ class DrawWatch:
         try:
             return ask()
         finally:
-            pairs = zip(
-                before, _positions(), strict=False
-            )  # torch may have been imported meanwhile
+            # Torch may have been imported meanwhile.
+            pairs = zip(before, _positions(), strict=False)
             moved = [was["seed"] == now["seed"] and was != now for was, now in pairs]
             self.drew = self.drew or any(moved)
 

@@ -400,9 +400,8 @@ def _now(keys: Any) -> Any:
     """Return a batch's keys as they are now: a sampler may fill the same list for the next batch."""
     if type(keys) in (list, np.ndarray):
         return keys.copy()
-    return (
-        keys if _is_sequence(keys) else list(chain(keys))
-    )  # a chain has no length that `list` would ask for
+    # A chain has no length that `list` would ask for.
+    return keys if _is_sequence(keys) else list(chain(keys))
 
 
 def _is_sequence(keys: Any) -> bool:

@@ -232,9 +232,8 @@ class LoaderIterator:
         except Exception as error:
             if self._exiting:
                 stay_away()
-            if self._recipe.workers and is_interrupt(
-                error
-            ):  # without them it may be the dataset's own alarm
+            # Without workers it may be the dataset's own alarm.
+            if self._recipe.workers and is_interrupt(error):
                 self._doubt = not self._idle
             raise
         except BaseException:

@@ -19,9 +19,7 @@ _TORCHS: dict[Any, str] = {
     str: "collate_str_fn",
     bytes: "collate_str_fn",
 }
-"""Torch's own rules by name; that of tensors, which are known only once torch is imported, is `_OF_TENSORS`."""
-
-_OF_TENSORS = "collate_tensor_fn"
+"""Torch's own rules, by name; the rule for tensors is added once torch has been imported."""
 
 
 def added_rules() -> list[tuple[Any, Any]]:
@@ -36,11 +34,10 @@ def added_rules() -> list[tuple[Any, Any]]:
     collate: Any = sys.modules.get(_TABLE)
     if collate is None:
         return []
-    tensor = sys.modules["torch"].Tensor
+    torchs = {**_TORCHS, sys.modules["torch"].Tensor: "collate_tensor_fn"}
     return [
         (kind, rule)
         for kind, rule in collate.default_collate_fn_map.items()
-        if rule
-        is not getattr(collate, _OF_TENSORS if kind is tensor else _TORCHS.get(kind, ""), None)
+        if rule is not getattr(collate, torchs.get(kind, ""), None)
         and getattr(rule, "__module__", None) != _OF_WORKERS
     ]

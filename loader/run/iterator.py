@@ -209,9 +209,8 @@ class Iterator(Generic[Element_co]):
                     if several is None:
                         return engine.next()
                     ready = iter(several)
-                    first = next(
-                        ready
-                    )  # before other threads may take them, who ask without the lock
+                    # Before other threads may take them, which they do without the lock.
+                    first = next(ready)
                     self._ready = engine.handed = ready
                     return first  # noqa: TRY300 - an End is told by any of these calls
                 except End:

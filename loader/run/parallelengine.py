@@ -341,9 +341,8 @@ class ParallelEngine(Engine):
 
     def save(self) -> None:
         super().save()
-        if (
-            self._pool is not None
-        ):  # after the end all has been answered, or is left to a writer that lingers
+        # After the end all orders have been answered, or are left to a writer that lingers.
+        if self._pool is not None:
             self._settle(None)
 
     def _settle(self, timeout_s: float | None) -> bool:

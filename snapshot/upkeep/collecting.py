@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tundish.snapshot.manifest import Manifest
 
 GRACE = timedelta(hours=24)
-"""Seconds since its last write for which nothing is removed: other hosts may be using it."""
+"""The time for which nothing is removed after it was last written to: other hosts may be using it."""
 
 
 @dataclass(frozen=True)

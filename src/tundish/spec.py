@@ -32,7 +32,7 @@ LEAF: Tree = None
 NUMBERS = frozenset(map(np.dtype, "?bhilqBHILQefdgFDG"))
 """The usual dtypes of arrays that are elements as they are, if they have a dimension."""
 _PYTHONS = {"U": str, "T": str, "S": bytes, "O": object}
-"""What arrays of numpy's dtypes hold as elements, by the kind of the dtype."""
+"""The Python types of texts and objects in elements, by the kind of numpy's dtype."""
 
 
 @dataclass(frozen=True, slots=True)

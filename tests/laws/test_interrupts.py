@@ -68,7 +68,7 @@ class Interrupt:
 
 
 class LateError(Exception):
-    """What a handler of SIGALRM may raise, to bound a step."""
+    """An exception that a handler of SIGALRM raises to bound a step."""
 
 
 class Alarm(Interrupt):

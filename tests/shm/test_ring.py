@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import hypothesis.strategies as st
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tundish.errors import SharedMemoryError
 from tundish.shm.memory import PAGE, Arena
 from tundish.shm.ring import Ring, SlotState
 
@@ -168,6 +170,21 @@ def test_when_all_are_taken_there_is_none(ring: Ring) -> None:
     assert None not in [ring.acquire() for _ in range(SLOTS)]
     assert ring.acquire() is None
     assert ring.free == 0
+
+
+def test_a_slot_is_taken_with_its_pages_or_not_at_all(
+    arena: Arena, ring: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = ring.free, ring.used_bytes
+    with monkeypatch.context() as patched:
+        patched.setattr(arena, "allocate", Mock(side_effect=SharedMemoryError("it", 4096, 0)))
+        with pytest.raises(SharedMemoryError):
+            ring.acquire_pages(4096)
+    assert (ring.free, ring.used_bytes) == before
+
+    slot = ring.acquire_pages(4096)
+    assert slot is not None
+    assert (ring.allocated(slot), ring.used_bytes - before[1]) == (4096, 4096)
 
 
 def test_a_quarantined_slot_is_not_granted(ring: Ring) -> None:

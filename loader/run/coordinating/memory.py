@@ -228,16 +228,9 @@ class Memory:
         nbytes = len(piece) if isinstance(piece, bytes) else piece.nbytes
         if ring is None or nbytes <= TAIL_BYTES:
             return b"\0" + (piece if isinstance(piece, bytes) else piece.to_bytes()), []
-        slot = ring.acquire()
+        slot = ring.acquire_pages(nbytes)
         if slot is None:
             raise SharedMemoryError("a task's input", nbytes, 0, EVERY_SLOT)
-        try:
-            ring.arena.allocate(slot, 0, nbytes)
-        except BaseException:
-            ring.empty(slot)
-            ring.release(slot)
-            raise
-        ring.grew(slot, nbytes)
         start = slot * ring.arena.stride
         target = memoryview(ring.arena.map)[start : start + nbytes]
         if isinstance(piece, bytes):

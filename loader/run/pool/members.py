@@ -22,7 +22,8 @@ BACK_OFF_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 """Seconds until a worker that died is replaced, by how often all have died in a row."""
 _SPARE = 4
 """Descriptors that a pool leaves to the consumer."""
-_LOAD = attrgetter("load")
+LOAD = attrgetter("load")
+"""Returns the work that a worker has, in seconds."""
 
 
 class Members:
@@ -93,7 +94,7 @@ class Members:
         """Release surplus workers, first those that are still on their way."""
         for seat in sorted(self._recruiting.sought)[: max(0, self._here - self.size)]:
             self._recruiting.withdraw(seat)
-        for peer in sorted(self._staying, key=_LOAD)[: max(0, self._here - self.size)]:
+        for peer in sorted(self._staying, key=LOAD)[: max(0, self._here - self.size)]:
             peer.leaving = True
             if not peer.jobs:
                 self._let_go(peer)
@@ -169,7 +170,7 @@ class Members:
 
     def by_load(self) -> list[Peer]:
         """Return the workers, the least loaded first."""
-        return sorted(self._peers, key=_LOAD)
+        return sorted(self._peers, key=LOAD)
 
     def up_elsewhere(self) -> list[Peer]:
         """Return the workers on other machines that are up."""

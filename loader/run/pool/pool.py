@@ -12,13 +12,12 @@ import pickle
 import time
 import warnings
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
 from tundish.loader.protocols.failure import loads_exception
 from tundish.loader.protocols.raised import is_interrupt
-from tundish.loader.run.pool.members import BACK_OFF_S, Members
+from tundish.loader.run.pool.members import BACK_OFF_S, LOAD, Members
 from tundish.loader.run.pool.peers import Peer
 from tundish.loader.run.pool.recruiting import SHORT, too_many
 from tundish.loader.run.starting.critical import uninterrupted
@@ -55,7 +54,6 @@ _PACKET = 65536
 _MOST_LAYOUTS = 1024
 """The largest number of layouts that a pool keeps: elements may all differ in shape."""
 _ANSWERS = (MessageKind.DONE, MessageKind.NEED)
-_LOAD = attrgetter("load")
 _new = tuple.__new__
 """Makes a named tuple without the call of a Python function that its class makes."""
 
@@ -65,18 +63,10 @@ class Pool(Members):
 
     Parameters
     ----------
-    size : int
-        The number of workers.
-    arena : Arena or None
-        The shared memory.
-    crew : WorkerSpec
-        The specification of workers.
+    size, arena, crew, writers, homes
+        As for `Members`.
     owner : Owner
         Receives answers.
-    writers : int
-        The number of additional workers that only get orders.
-    homes : int
-        The number of additional workers of this machine that are started if there are none and a task needs one.
     trace : Trace, optional
         Records every message; it is closed with the pool.
     """
@@ -184,7 +174,7 @@ class Pool(Members):
             if job.is_order or job.home or job.seat is not None:
                 peer = self._appointed(job, peers)
             else:
-                peer = job.prefer if job.prefer in peers else min(peers, key=_LOAD, default=None)
+                peer = job.prefer if job.prefer in peers else min(peers, key=LOAD, default=None)
             if peer is not None and peer.where is not None and (job.held or job.roots):
                 try:
                     tail = self._owner.by_value(job)
@@ -248,7 +238,7 @@ class Pool(Members):
         if job.seat is not None:
             return next((p for p in peers if p.seat == job.seat), None)
         peers = [p for p in peers if p.where is None] or self._at_home()
-        return job.prefer if job.prefer in peers else min(peers, key=_LOAD, default=None)
+        return job.prefer if job.prefer in peers else min(peers, key=LOAD, default=None)
 
     def _send(self, peer: Peer, message: bytes) -> None:
         try:

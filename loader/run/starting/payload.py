@@ -327,9 +327,8 @@ class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
             self.named.update(named_in(value))
             home, name = value.__module__, value.__qualname__
             if self.modules.take(home) and "." not in name and look_up(home, name) is value:
-                self.homes.append(
-                    (home, name, value)
-                )  # where pickles of a pool within a worker look for it
+                # Where pickles of a pool within a worker look for it.
+                self.homes.append((home, name, value))
             filename = value.__code__.co_filename
             cached = linecache.cache.get(filename)
             if cached is not None and len(cached) == 4 and cached[1] is None:

@@ -47,9 +47,8 @@ from tundish.shm.liveness import kill_session
 __all__ = ["Started", "Zygote", "run_worker", "serve"]
 
 _TAIL = 4096  # bytes of stderr kept of each worker
-_LATE = re.compile(
-    rb"Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!\n"
-)  # written as an element's deadline is over
+_LATE = re.compile(rb"Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!\n")
+"""The line that a worker writes when an element's deadline is over."""
 _HELD = 1 << 16  # bytes of stderr taken in while the user's stderr takes nothing
 _PATIENCE_MS = 100  # with the user's stderr, at the end
 _PARENT_CHECK_MS = 100  # how often to look for the parent where there is no pidfd
@@ -337,9 +336,8 @@ class Zygote:
         kept = worker.tail + data
         late = _LATE.search(kept)
         kept = kept[late.start() :] if late else kept
-        worker.tail = (
-            kept[:_TAIL] if worker.why or late else kept[-_TAIL:]
-        )  # stacks begin with what counts
+        # The innermost frames are at the beginning of a stack.
+        worker.tail = kept[:_TAIL] if worker.why or late else kept[-_TAIL:]
         self.outlet.write(data)
 
     def reap(self) -> None:

@@ -145,9 +145,8 @@ class Resolving:
             if prefix is None and inputs:
                 say_not_continued(catalog, node, key, pipeline)
         if drawn:
-            if (
-                prefix is not None
-            ):  # what follows its elements is drawn as they were, whoever writes
+            if prefix is not None:
+                # The elements after its own are drawn as these were, whichever process writes.
                 for name in drawn:
                     setattr(setup, name, prefix.header.seeds.get(name, getattr(setup, name)))
             self._fresh = False  # an iterator has one seed, for all snapshots of its plan

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.errors import SharedMemoryError
 from tundish.loader.protocols.failure import dumps_exception
 from tundish.loader.service.host.wire import Packet
 from tundish.shm.layout import pickled
@@ -145,16 +144,9 @@ class GatheredElements:
         if not nbytes:
             return True
         ring = self._ring
-        slot = ring.acquire()
+        slot = ring.acquire_pages(nbytes)
         if slot is None:
             return False
-        try:
-            ring.arena.allocate(slot, 0, nbytes)
-        except SharedMemoryError:
-            ring.empty(slot)
-            ring.release(slot)
-            raise
-        ring.grew(slot, nbytes)
         root = ring.lease(slot, nbytes)
         end = 0
         for at, buffer in self._loose:

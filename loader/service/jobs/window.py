@@ -179,7 +179,7 @@ class SharedWindow:
 
     @property
     def finished(self) -> None:
-        """None: there is always another trainer that may come."""
+        """The number of elements; always None, since another trainer may come."""
 
     def order(self) -> MakeOrder | None:
         """Return the next order; None if there is none until something changes."""

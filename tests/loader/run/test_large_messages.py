@@ -1,4 +1,4 @@
-"""What is larger than the largest packet: the numbers of a large batch's elements, layouts, errors, rows without a slot."""
+"""Messages larger than a packet: numbers of a large batch's elements, layouts, errors, rows without a slot."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def outcomes(it: Any) -> list[Any]:
     ids=["numbers", "batches", "texts", "batch of texts", "inner"],
 )
 def test_where_every_slot_is_taken(ds: Dataset, want: list[Any], no_slots: None) -> None:
-    """What fits into a message comes all the same; in the place of what does not, an error says why."""
+    """Rows that fit into a message are delivered; in the place of others there is an error."""
     with ds.iterator(workers=2) as it:
         assert outcomes(it) == want
         assert not it.stats.restarts
