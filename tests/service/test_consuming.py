@@ -10,6 +10,7 @@ import random
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -202,6 +203,37 @@ def test_a_state_of_an_epoch_that_is_over_goes_on(monkeypatch: pytest.MonkeyPatc
         with job.one("a") as it:
             it.load_state_dict(state)
             assert numbers(it) == list(range(10, 30))
+
+
+def test_an_epoch_that_was_begun_again_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobserver, "_TICK_S", 0.01)
+    with serving(td.Dataset.range(30)) as job:
+        with job.one("a") as it:
+            numbers(it, 10)
+            state = it.state_dict()
+            numbers(it)
+        for _ in range(2):
+            with Elements(job.plan("a"), iteration=1) as it:
+                next(it)
+                forgotten(job, 0)
+            with job.one("a") as it:
+                it.load_state_dict(state)
+                numbers(it, 5)
+        with Elements(job.plan("a"), iteration=1) as it:
+            next(it)
+            forgotten(job, 0)
+            with job.one("b") as new:
+                assert numbers(new) == list(range(30))
+
+
+def test_nobody_has_missed_a_round_that_was_not_complete() -> None:
+    with (
+        serving(td.Dataset.range(3), Dealing("rounds", consumers=4)) as job,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error")
+        consumers = [partial(numbers, job.one(str(k))) for k in range(4)]
+        assert together(*consumers) == [[], [], [], []]
 
 
 def test_a_state_goes_on_and_is_small() -> None:

@@ -214,8 +214,6 @@ class ServedIteration:
                         return
                 tell = maker.do(order)
                 with self._changed:
-                    if self.ended:
-                        return  # an iterator that was closed seems to be at its end
                     tell(self._job)
                     if self._parked and not self._answering:
                         self._answering = True
