@@ -173,6 +173,15 @@ def forgotten(job: Consumers, iteration: int) -> None:
     until(lambda: iteration not in job.server._iterations)
 
 
+def test_who_leaves_early_has_left_at_once() -> None:
+    """A connection that is closed while answers are on their way is reset, and what was sent last may be lost."""
+    with serving(td.Dataset.range(10_000)) as job:
+        for _ in range(20):
+            with job.one() as it:
+                numbers(it, 30)
+            assert job.server.consumers() == 0
+
+
 def test_who_comes_to_an_epoch_that_others_have_finished_has_nothing_and_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

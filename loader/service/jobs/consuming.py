@@ -149,7 +149,7 @@ class Consumed:
             holding.used(time.monotonic() - self._left)
         while not holding.ready:
             if holding.done:
-                self._leave(_GOODBYE_S)
+                self._leave()
                 self._warn_of_none()
                 raise End
             self._advance()
@@ -308,12 +308,17 @@ class Consumed:
 
     def close(self) -> None:
         """Leave the job: it does not wait for this consumer."""
-        self._leave(0.0)
+        self._leave()
 
-    def _leave(self, wait_s: float) -> None:
+    def _leave(self) -> None:
+        """Tell the job, and wait until it knows.
+
+        A connection that is closed while answers are on their way is reset, and what was sent last may be lost:
+        the job would hold this consumer's elements back until its lease ends.
+        """
         caller = self._caller
         if caller is not None and self._holding.joined and os.getpid() == self._owner:
-            said, until = caller.begin("leave", again=False), time.monotonic() + wait_s
+            said, until = caller.begin("leave", again=False), time.monotonic() + _GOODBYE_S
             caller.advance()
             while not said.done and caller.error is None and time.monotonic() < until:
                 caller.wait(until)
