@@ -62,7 +62,13 @@ class Filter(Unary):
             return kept[-1]
 
         call = caller(
-            maker, self, self.predicate, remember, policy=self.on_error, retries=self.retries
+            maker,
+            self,
+            self.predicate,
+            remember,
+            truth,
+            policy=self.on_error,
+            retries=self.retries,
         )
 
         def value(item: Any, pass_: int) -> Any:

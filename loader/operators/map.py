@@ -104,10 +104,17 @@ class Map(Unary):
         up = maker.below(self, self.up)
         context, label = maker.context, maker.context.label(self)
         rng = None if self.seed is None else self._rng(context)
-        call = caller(
-            maker, self, self.function, up, policy=self.on_error, retries=self.retries, rng=rng
-        )
         check = None if self.signature is None else checker(self.signature)
+        call = caller(
+            maker,
+            self,
+            self.function,
+            up,
+            check or checked,
+            policy=self.on_error,
+            retries=self.retries,
+            rng=rng,
+        )
 
         def value(item: Any, pass_: int) -> Any:
             try:
@@ -115,7 +122,7 @@ class Map(Unary):
                 if type(result) is np.int64 and check is None:
                     return result
                 if check is not None:
-                    result = check(checked(result, result := None))
+                    result = check(result, result := None)
                 return hand(result, result := None)
             except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
@@ -155,12 +162,16 @@ def caller(
     node: Operator,
     function: Callable[..., Any],
     up: Value,
+    convert: Callable[[Any], Any],
     *,
     policy: str | None,
     retries: int,
     rng: ElementRng | None = None,
 ) -> Value:
-    """Compile ``function(element)`` with its generator, argument unpacking, and the node's error policy."""
+    """Compile ``function(element)`` with its generator, argument unpacking, and the node's error policy.
+
+    With a policy, results are converted here: one that cannot be is treated as an error of the function.
+    """
     label, events = maker.context.label(node), maker.context.events
     tally = maker.context.watch.tally(label)
     identity = None if rng is None else maker.identity(node.inputs[0])
@@ -182,8 +193,8 @@ def caller(
         while True:
             try:
                 if tries:  # it may change its argument before it fails
-                    return once(owned(element), item, pass_)
-                return once(element, item, pass_)
+                    return convert(once(owned(element), item, pass_))
+                return convert(once(element, item, pass_))
             except Exception:
                 if tries:
                     tries -= 1
@@ -328,7 +339,8 @@ class MapMethods(Fluent):
             pass and the element's origin. So the numbers do not depend on workers, order or interruptions. `g` is
             re-keyed for the next element.
         on_error : {"raise", "skip", "retry"}, optional
-            The treatment of an `Exception`. "raise" raises it where the element would have been delivered;
+            The treatment of an `Exception` of the function, and of a result that is no element or does not fit
+            `output_signature`. "raise" raises the error where the element would have been delivered;
             iteration may continue after it. "skip" drops the element and counts it. "retry" calls the function up
             to `retries` times more, with the same `rng`, and then raises the last error. Default:
             ``Options.on_error``, else "raise".

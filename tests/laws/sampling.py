@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tundish import Dataset
 from tundish.testing.registry import OTHERS, Case
 
 if TYPE_CHECKING:
@@ -26,14 +28,21 @@ def some(every: int, cases: Iterable[Case] = OTHERS) -> list[Any]:
     ]
 
 
-def used_by(case: Case) -> set[str]:
-    """The names of the methods that a pipeline is made of, but for those within its functions."""
-    used: set[str] = set()
+def used_by(case: Case) -> dict[str, set[str]]:
+    """The methods that a pipeline is made of, and the parameters they are given; but for those within its functions."""
+    used: dict[str, set[str]] = {}
 
     class Spy:
         def __getattr__(self, name: str) -> object:
-            used.add(name)
-            return lambda *args, **kwargs: self
+            method = getattr(Dataset, name, None)
+            parameters = () if method is None else inspect.signature(method).parameters
+
+            def call(*args: object, **kwargs: object) -> object:
+                given = [each for each in parameters if each != "self"][: len(args)]
+                used.setdefault(name, set()).update(given, kwargs)
+                return self
+
+            return call
 
     case.pipeline(Spy())
     return used

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from tests.laws.sampling import some, used_by
 
@@ -32,6 +34,27 @@ def test_every_case_uses_the_operator_it_stands_for() -> None:
         for case in cases:
             assert name in used_by(case)
             assert case.name.split("-")[0] == name
+
+
+ELSEWHERE = {
+    "deterministic",  # False leaves the order open, which is no matter of the reference
+    "name",  # is ignored
+    "datasets",  # zip's older form
+    "storage_options",  # tests/remote
+    "units",  # READERS
+}
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_every_parameter_is_given_in_a_case(name: str) -> None:
+    parameters = {
+        each.name
+        for each in inspect.signature(getattr(Dataset, name)).parameters.values()
+        if each.kind not in {each.VAR_POSITIONAL, each.VAR_KEYWORD}
+    }
+    given = set[str]().union(*(used_by(case).get(name, ()) for case in REGISTRY[name]))
+
+    assert parameters - given <= {"self", *ELSEWHERE}
 
 
 def test_names_are_unique() -> None:

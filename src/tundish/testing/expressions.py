@@ -10,6 +10,7 @@ import numpy as np
 
 from tundish.loader.dataset import Dataset
 from tundish.loader.plan.inputs import InputContext
+from tundish.spec import ArraySpec
 from tundish.testing import functions, misbehaving, values
 from tundish.testing.cases import tables
 from tundish.testing.configured import Configured
@@ -34,7 +35,13 @@ def evaluate(text: str, dataset: Any, **more: Any) -> Any:
         for home in (functions, misbehaving, values)
         for name in home.__all__
     }
-    names |= {"InputContext": InputContext, "FILES": FILES, "Within": Within, "np": np}
+    names |= {
+        "InputContext": InputContext,
+        "FILES": FILES,
+        "Within": Within,
+        "ArraySpec": ArraySpec,
+        "np": np,
+    }
     names |= {
         "folder": folder,
         "saved": saved,

@@ -95,15 +95,18 @@ class Draw:
 
 @dataclass(frozen=True)
 class Fail:
-    """Raise for `percent` of the elements; the others pass unchanged."""
+    """Raise for `percent` of the elements, or return no element if `unfit`; the others pass unchanged."""
 
     k: int = 1
     percent: int = 20
+    unfit: bool = False
 
     def __call__(self, *element: Any) -> Any:
         value = _one(element)
         number = _number(value, self.k)
         if number % 100 < self.percent:
+            if self.unfit:
+                return (None, 1 << 64)[number // 100 % 2]
             raise _error(number // 100)
         return value
 

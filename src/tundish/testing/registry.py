@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.plan.inputs import InputContext
+from tundish.spec import ArraySpec
 from tundish.testing.cases import FAMILIES
 from tundish.testing.cases.case import Case, failing
 from tundish.testing.cases.reading import READERS
@@ -29,6 +30,7 @@ from tundish.testing.functions import (
     Refuse,
     Tag,
     Together,
+    Uneven,
 )
 from tundish.testing.misbehaving import Changed, Filled, Kept, Pooled, Poured
 from tundish.testing.raising import Quit
@@ -63,6 +65,7 @@ NOT_OPERATORS = frozenset(
 
 HERE = Path(__file__).parent
 GRID = np.arange(24, dtype=np.float32).reshape(6, 2, 2)
+NUMBERS = ArraySpec(None, np.int64)
 FIELDS = {"x": np.arange(7), "y": (np.arange(14.0).reshape(7, 2), list("abcdefg"))}
 
 
@@ -125,6 +128,14 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
             lambda d: (
                 d.from_generator(Emit(9)).map(Quit(2, 40)).scan(np.int64(0), Quit(1, 20, add))
             ),
+        ),
+        Case(
+            "from_generator-signature",
+            lambda d: d.from_generator(Emit(20), output_signature=NUMBERS).repeat(2),
+        ),
+        Case(
+            "from_generator-types",
+            lambda d: d.from_generator(Given, np.int64, (), args=(40, "any")).shuffle(4, seed=2),
         ),
         Case("from_generator-buffer", lambda d: d.from_generator(Poured(7)).cache().repeat(2)),
         Case("from_generator-shuffle", lambda d: d.from_generator(Emit(11)).shuffle(4, seed=2)),
@@ -202,6 +213,19 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case(
             "map-skip", lambda d: d.range(23).map(Fail(3, 30), on_error="skip").map(Draw(1), seed=1)
         ),
+        Case("map-skip-unfit", lambda d: d.range(23).map(Fail(3, 30, unfit=True), on_error="skip")),
+        Case(
+            "map-signature",
+            lambda d: d.range(40).filter(Keep(1)).map(Become("mixed"), output_signature=NUMBERS),
+        ),
+        Case(
+            "map-signature-skip",
+            lambda d: (
+                failing(d, 40)
+                .map(Uneven(2), on_error="skip", output_signature=ArraySpec((3,), np.int16))
+                .batch(2)
+            ),
+        ),
         Case("map-quits", lambda d: d.range(23).map(Quit(3, 40)).map(Tag(1))),
         Case(
             "map-quits-skip",  # what an `except Exception` does not catch is not left out
@@ -246,6 +270,10 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case("filter-errors", lambda d: d.range(20).filter(Keep(3, 60, 20))),
         Case("filter-quits", lambda d: d.range(20).filter(Quit(3, 30, Keep(3))).batch(2)),
         Case("filter-skip", lambda d: d.range(20).filter(Keep(3, 60, 20), on_error="skip")),
+        Case(
+            "filter-retry",
+            lambda d: d.range(20).filter(Keep(3, 60, 20), on_error="retry", retries=1).batch(2),
+        ),
         Case("filter-nothing", lambda d: d.range(20).filter(Keep(1, 0)).repeat()),
     ),
     "flat_map": (
@@ -281,6 +309,7 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case("batch", lambda d: d.range(23).batch(4)),
         Case("batch-drop", lambda d: d.range(23).batch(4, drop_remainder=True).repeat(2)),
         Case("batch-errors", lambda d: failing(d, 40).batch(4)),
+        Case("batch-parallel", lambda d: failing(d, 40).batch(4, num_parallel_calls=2)),
         Case(
             "batch-augment",
             lambda d: d.range(23).map(Draw(1), seed=1).batch(3).map(Draw(2), seed=1),

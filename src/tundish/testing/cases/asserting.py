@@ -27,6 +27,7 @@ def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
 CASES: dict[str, tuple[Case, ...]] = {
     "ignore_errors": (
         Case("ignore_errors", lambda d: failing(d).ignore_errors().repeat(2)),
+        Case("ignore_errors-log", lambda d: failing(d).ignore_errors(log_warning=True).batch(2)),
         Case("ignore_errors-batch", lambda d: failing(d, 40).batch(2).ignore_errors().map(Tag(1))),
         Case(
             "ignore_errors-shuffled",

@@ -61,6 +61,14 @@ CASES: dict[str, tuple[Case, ...]] = {
                 .shuffle(3, seed=1)
             ),
         ),
+        Case(
+            "pack-names",
+            lambda d: (
+                d.range(23)
+                .map(Sequence(2, "dict"))
+                .pack(7, tokens="labels", segment_ids="of", positions="at")
+            ),
+        ),
         Case("pack-ragged", lambda d: d.range(23).map(Become("ragged")).pack(4)),
         Case(
             "pack-augment",

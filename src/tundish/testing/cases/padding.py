@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tundish.testing.cases.case import Case, failing
 from tundish.testing.functions import Become, Draw, Fail, Keep, Size, Tag, Uneven
 
@@ -89,6 +91,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "ragged_batch": (
         Case("ragged_batch", lambda d: d.range(23).map(Become("ragged")).ragged_batch(4)),
         Case("ragged_batch-map", lambda d: uneven(d).ragged_batch(4, True).map(Tag(1)).repeat(2)),
+        Case("ragged_batch-splits", lambda d: uneven(d).ragged_batch(4, False, np.int32).repeat(2)),
         Case("ragged_batch-unbatch", lambda d: uneven(d).ragged_batch(4).unbatch().repeat(2)),
         Case(
             "ragged_batch-batch",
@@ -119,6 +122,10 @@ CASES: dict[str, tuple[Case, ...]] = {
     ),
     "batch_by_cost": (
         Case("batch_by_cost", lambda d: d.range(30).batch_by_cost(12, Size(1))),
+        Case(
+            "batch_by_cost-shapes",
+            lambda d: uneven(d, 30).batch_by_cost(12, len, True, padded_shapes=[8]),
+        ),
         Case("batch_by_cost-pad", lambda d: uneven(d, 30).batch_by_cost(12, len, True)),
         Case(
             "batch_by_cost-padding",

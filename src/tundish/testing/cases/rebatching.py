@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tundish.testing.cases.case import Case, failing
-from tundish.testing.functions import Become, Draw, Fail, Keep, Regroup, Sequence, Tag
+from tundish.testing.functions import Become, Draw, Fail, Keep, Refuse, Regroup, Sequence, Tag
 
 if TYPE_CHECKING:
     import random
@@ -91,6 +91,16 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case(
             "map_batches-skip",
             lambda d: d.range(40).map_batches(Fail(1, 30), 3, on_error="skip").shuffle(4, seed=1),
+        ),
+        Case(
+            "map_batches-skip-unfit",
+            lambda d: d.range(40).map_batches(Fail(1, 30, unfit=True), 3, on_error="skip"),
+        ),
+        Case(
+            "map_batches-retry",
+            lambda d: d.range(40).map_batches(
+                Refuse(1, 30), 3, num_parallel_calls=2, on_error="retry", retries=1
+            ),
         ),
     ),
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.ragged import Ragged
+from tundish.spec import ArraySpec
 from tundish.testing.cases.case import Case
 from tundish.testing.folders import folder, saved
 from tundish.testing.functions import Become, Draw, Emit, Fail, Inner, Keep, Key, Refuse, Tag
@@ -166,6 +167,11 @@ PIPELINES: dict[str, Callable[[Any], Any]] = {
     "nothing": lambda d: d.range(9).filter(Keep(1, 0)).snapshot(folder()).batch(2),
     "all-fail": lambda d: d.range(5).map(Refuse(1, 100)).snapshot(folder()).repeat(2),
     "namedtuple": lambda d: d.range(9).map(ragged).snapshot(folder(), **SMALL).repeat(2),
+    "told": lambda d: (
+        d.range(9)
+        .map(Tag(1))
+        .snapshot(folder(), version="2", on_mismatch="error", verify="full", **SMALL)
+    ),
     "off": lambda d: d.range(9).map(Draw(1), seed=1).snapshot(folder(), mode="off").repeat(2),
     **{
         f"{kind}": lambda d, kind=kind: (
@@ -193,6 +199,12 @@ CASES: dict[str, tuple[Case, ...]] = {
     "snapshot": _cases("snapshot", PIPELINES),
     "load": (
         Case("load", lambda d: d.load(saved(d, 9)).batch(2).repeat(2)),
+        Case(
+            "load-told",
+            lambda d: d.load(
+                saved(d, 9), ArraySpec((), np.int64), "zstd", in_turn, wait=True
+            ).batch(2),
+        ),
         Case(
             "load-augment", lambda d: d.load(saved(d, 9, compression="zstd")).map(Draw(1), seed=1)
         ),

@@ -106,11 +106,20 @@ CASES: dict[str, tuple[Case, ...]] = {
             "from_arrow-matrices",
             lambda d: d.from_arrow(mixed(), ["m", "x"]).shuffle(None, seed=3).batch(4).repeat(2),
         ),
+        Case(
+            "from_arrow-schema",
+            lambda d: d.from_arrow(numbers(9), ["x", "n"], {"n": "int16", "x": "float32"}).batch(2),
+        ),
         Case("from_arrow-window", lambda d: d.from_arrow(numbers(11, 5)).shuffle(4, seed=1)),
         Case("from_arrow-none", lambda d: d.from_arrow(numbers(1).slice(1)).batch(2)),
     ),
     "from_pandas": (
         Case("from_pandas", lambda d: d.from_pandas(frame()).batch(4).repeat(2)),
+        Case("from_pandas-index", lambda d: d.from_pandas(frame(), preserve_index=True).batch(4)),
+        Case(
+            "from_pandas-chosen",
+            lambda d: d.from_pandas(frame(), ["n", "s"], {"n": "int32"}, {"s": "?"}).batch(4),
+        ),
         Case("from_pandas-map", lambda d: d.from_pandas(frame()).map(Draw(1), seed=1)),
     ),
 }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.spec import ArraySpec
 from tundish.testing import poison
 from tundish.testing.compare import Outcome, collect
 from tundish.testing.nests import by_row, misfit, normal, stacked, taken_apart
@@ -159,8 +160,17 @@ class Basic:
 
     @classmethod
     def from_generator(
-        cls, generator: Callable[..., Iterable[Any]], *, args: Sequence[Any] = ()
+        cls,
+        generator: Callable[..., Iterable[Any]],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: Sequence[Any] = (),
+        output_signature: Any = None,
     ) -> Self:
+        signature = output_signature
+        if output_types is not None:
+            signature = ArraySpec(output_shapes, output_types)
+
         def items(this: Pass) -> Iterator[Item]:
             stream = iter(generator(*args))
             for ordinal in itertools.count():
@@ -171,7 +181,8 @@ class Basic:
                 except BaseException as error:  # noqa: BLE001 - the user's
                     yield this.at(ordinal, error=users(error))
                     return
-                yield called(this.at(ordinal), lambda value: value, value)
+                made = called(this.at(ordinal), lambda value=value: value)
+                yield _checked(made, signature)
 
         return cls(items)
 
@@ -205,6 +216,7 @@ class Basic:
         seed: int | None = None,
         on_error: str | None = None,
         retries: int = 2,
+        output_signature: Any = None,
     ) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             for item in self.items(this):
@@ -214,7 +226,9 @@ class Basic:
                 keywords = {}
                 if seed is not None:
                     keywords["rng"] = generator(seed, this.numbers[id(model)], item)
-                made = called(item, map_func, *arguments(item.value), **keywords)
+                made = _checked(
+                    called(item, map_func, *arguments(item.value), **keywords), output_signature
+                )
                 if not isinstance(made.error, Exception) or on_error != "skip":
                     yield made
 
@@ -329,7 +343,7 @@ class Basic:
 
     # -- batches
 
-    def batch(self, batch_size: int, drop_remainder: bool = False) -> Self:
+    def batch(self, batch_size: int, drop_remainder: bool = False, **_: Any) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             rows: list[Any] = []
             ordinal = itertools.count()
@@ -426,3 +440,22 @@ def called(item: Item, function: Callable[..., Any], *args: Any, **kwargs: Any) 
         return item._replace(value=normal(copy.deepcopy(normal(value))))
     except SpecError as error:
         return item._replace(error=error)
+
+
+def _checked(item: Item, signature: Any) -> Item:
+    """Return the item, or an error in its place if it is not what a signature of one leaf says."""
+    if item.error or signature is None:
+        return item
+    value, shape = item.value, signature.shape
+    fits = (
+        isinstance(value, np.ndarray | np.generic)
+        and value.dtype == signature.dtype
+        and (
+            shape is None
+            or (
+                len(shape) == value.ndim
+                and all(n in {None, have} for n, have in zip(shape, value.shape, strict=True))
+            )
+        )
+    )
+    return item if fits else item._replace(error=SpecError("not what the signature says"))

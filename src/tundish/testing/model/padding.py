@@ -38,8 +38,13 @@ class PaddingModel(Basic):
         put = _padding(padded_shapes, padding_values, pad_to_multiple_of, side)
         return self._put_together(batch_size, put, drop=drop_remainder)
 
-    def ragged_batch(self, batch_size: int, drop_remainder: bool = False) -> Self:
-        return self._put_together(batch_size, _ragged, drop=drop_remainder)
+    def ragged_batch(
+        self, batch_size: int, drop_remainder: bool = False, row_splits_dtype: Any = np.int64
+    ) -> Self:
+        def put(rows: list[Any]) -> Any:
+            return _ragged(rows, row_splits_dtype)
+
+        return self._put_together(batch_size, put, drop=drop_remainder)
 
     def sparse_batch(self, batch_size: int, row_shape: Any) -> Self:
         def put(rows: list[Any]) -> Any:
@@ -210,7 +215,7 @@ def _default(column: list[Any]) -> Any:
     return type(there[0])() if there and type(there[0]) in (str, bytes) else None if there else ""
 
 
-def _ragged(rows: list[Any]) -> Any:
+def _ragged(rows: list[Any], splits: Any) -> Any:
     columns, build = _columns(rows)
     made = []
     for column in columns:
@@ -223,7 +228,7 @@ def _ragged(rows: list[Any]) -> Any:
         values = np.zeros((ends[-1], *column[0].shape[1:]), column[0].dtype)
         for row, end in zip(column, ends[1:], strict=True):
             values[end - len(row) : end] = row
-        made.append(Ragged(values, np.array(ends)))
+        made.append(Ragged(values, np.array(ends, splits)))
     return build(made)
 
 

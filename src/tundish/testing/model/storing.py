@@ -42,7 +42,7 @@ class StoringModel(Basic):
         _SAVED[str(path)] = self
 
     @classmethod
-    def load(cls, path: str, **_: Any) -> Self:
+    def load(cls, path: str, *_: Any, **__: Any) -> Self:
         saved = _SAVED[str(path)]
         return cls(
             lambda this: (

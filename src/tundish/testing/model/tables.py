@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _DTYPES: dict[str, Callable[[Any], Any]] = {
     "int16": np.int16,
     "int32": np.int32,
+    "int64": np.int64,
     "float": np.float32,
     "double": np.float64,
     "bool": np.bool_,
@@ -35,7 +36,7 @@ class TablesModel(Basic):
         cls,
         table: Any,
         columns: Sequence[str] | None = None,
-        *,
+        schema: Mapping[str, str] | None = None,
         defaults: Mapping[str, Any] | None = None,
     ) -> Self:
         kinds = {field.name: str(field.type) for field in table.schema}
@@ -55,13 +56,15 @@ class TablesModel(Basic):
                     elif isinstance(value, list):
                         element[name] = np.array(value, _LISTS[kinds[name].partition("<")[0]])
                     else:
-                        element[name] = _DTYPES.get(kinds[name], lambda same: same)(value)
+                        told = (schema or {}).get(name)
+                        dtype = _DTYPES.get(kinds[name], lambda same: same)
+                        element[name] = (np.dtype(told).type if told else dtype)(value)
                 yield this.at(number, None if error else element, error)
 
         return cls(items)
 
     @classmethod
-    def from_pandas(cls, frame: Any) -> Self:
+    def from_pandas(cls, frame: Any, *how: Any, preserve_index: bool = False) -> Self:
         import pyarrow as pa  # noqa: PLC0415 - only for tables
 
-        return cls.from_arrow(pa.Table.from_pandas(frame, preserve_index=False))
+        return cls.from_arrow(pa.Table.from_pandas(frame, preserve_index=preserve_index), *how)
