@@ -328,8 +328,8 @@ class Unbatched:
         self._before = self._reached = self._up.mark()
 
 
-def split(value: Any) -> tuple[int, Callable[[int], Any]]:
-    """Return the number of rows of a batch, and a function that returns row k.
+def split(value: Any, operator: str = "unbatch") -> tuple[int, Callable[[int], Any]]:
+    """Return the number of rows of a batch, and a function that returns row k; errors name the operator.
 
     Raises
     ------
@@ -341,13 +341,13 @@ def split(value: Any) -> tuple[int, Callable[[int], Any]]:
     for leaf, path in zip(leaves, paths(tree), strict=True):
         if not isinstance(leaf, (np.ndarray, RaggedRows)) or leaf.ndim == 0:
             raise SpecError(
-                f"unbatch needs arrays with a first dimension; {path or 'the element'} is {spec_of(leaf)}"
+                f"{operator} needs arrays with a first dimension; {path or 'the element'} is {spec_of(leaf)}"
             )
         if isinstance(leaf, RaggedRows):
             leaf.check()
         sizes.add(len(leaf))
     if len(sizes) != 1:
-        raise SpecError(f"unbatch needs leaves with equal first dimensions, not {sorted(sizes)}")
+        raise SpecError(f"{operator} needs leaves with equal first dimensions, not {sorted(sizes)}")
     if tree is None:
         array = leaves[0]
         return len(array), lambda k: normalise(array[k])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.operators.batching import Batch, Unbatch, Unbatched
+from tundish.loader.operators.batching import Batch, Unbatch, Unbatched, split
 from tundish.loader.operators.map import Map, check_parallel, check_policy
 from tundish.loader.plan.checks import (
     check_callable,
@@ -23,6 +23,7 @@ from tundish.loader.plan.node import function_name
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Ref, ref_of
 from tundish.loader.protocols.raised import add_note, node_of
+from tundish.loader.protocols.results import checked
 from tundish.normalising import normalise
 from tundish.spec import is_namedtuple
 
@@ -91,7 +92,12 @@ class BatchFunction:
         object.__setattr__(self, "__qualname__", function_name(self.func))
 
     def __call__(self, *batch: Any, **keywords: Any) -> Any:
-        return columns(self.func(*batch, **keywords))
+        result = columns(self.func(*batch, **keywords))
+        result = checked(result, result := None)
+        split(
+            result, "map_batches"
+        )  # what has no rows is an error of the function, to which its policy applies
+        return result
 
 
 def columns(value: Any) -> Any:

@@ -48,10 +48,22 @@ __all__ = ["Pipeline", "check", "main", "pipeline"]
 
 PATIENCE = 60
 """Seconds a case may take: it needs a few, on a busy machine some more."""
+
+
+def _unmeasured() -> Options:
+    options = Options()
+    options.stats.enabled = False
+    return options
+
+
 OPTIONS = (
-    *[Options()] * 4,
-    Options(executor="thread"),
-    Options(memory_budget=32 << 20),
+    *[Options()] * 6,
+    *[Options(executor="thread")] * 2,
+    *[Options(memory_budget=32 << 20)] * 2,
+    Options(start="fork"),
+    Options(deadline=PATIENCE),
+    Options(slack=True),
+    _unmeasured(),
 )
 """The settings with which a case may run; one of them is drawn."""
 

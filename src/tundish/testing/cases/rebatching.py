@@ -77,6 +77,10 @@ CASES: dict[str, tuple[Case, ...]] = {
     "map_batches": (
         Case("map_batches", lambda d: d.range(23).map_batches(Tag(1), 4).repeat(2)),
         Case("map_batches-lists", lambda d: d.range(40).map_batches(Regroup(1), 3)),
+        Case(
+            "map_batches-lists-skip",
+            lambda d: d.range(40).map_batches(Regroup(3), 3, on_error="skip"),
+        ),
         Case("map_batches-augment", lambda d: d.range(13).map_batches(Draw(1), 3, seed=4)),
         Case(
             "map_batches-str",

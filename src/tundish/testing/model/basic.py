@@ -369,16 +369,23 @@ class Basic:
                     yield item
                     continue
                 leaves, build = taken_apart(by_row(item.value))
-                if (
-                    any(getattr(leaf, "ndim", 0) == 0 for leaf in leaves)
-                    or len({*map(len, leaves)}) != 1
-                ):
-                    yield item._replace(error=SpecError("no common first dimension"))
+                try:
+                    count = count_rows(item.value)
+                except SpecError as error:
+                    yield item._replace(error=error)
                     continue
-                for i in range(len(leaves[0])):
+                for i in range(count):
                     yield item.inside(i)._replace(value=normal(build([leaf[i] for leaf in leaves])))
 
         return type(self)(items, self)
+
+
+def count_rows(batch: Any) -> int:
+    """Return the number of a batch's rows; raise if its leaves do not agree."""
+    leaves, _ = taken_apart(by_row(batch))
+    if any(getattr(leaf, "ndim", 0) == 0 for leaf in leaves) or len({*map(len, leaves)}) != 1:
+        raise SpecError("no common first dimension")
+    return len(leaves[0])
 
 
 class _Raising:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.ragged import Ragged, Sparse
-from tundish.testing.model.basic import Basic, Item, Pass
+from tundish.testing.model.basic import Basic, Item, Pass, count_rows
 from tundish.testing.nests import is_tuple, misfit, normal, taken_apart
 
 if TYPE_CHECKING:
@@ -67,7 +67,10 @@ class RebatchingModel(Basic):
         **how: Any,
     ) -> Self:
         def function(*batch: Any, **rng: Any) -> Any:
-            return as_columns(map_func(*batch, **rng))
+            columns = as_columns(map_func(*batch, **rng))
+            if columns is not None:
+                count_rows(normal(columns))
+            return columns
 
         return self.batch(batch_size, drop_remainder).map(function, **how).unbatch()
 
