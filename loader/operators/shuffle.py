@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tundish.loader.operators.counting import Range
 from tundish.loader.operators.shuffled import ShuffledPositions
 from tundish.loader.operators.units import UnitShuffle, check_units
-from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
+from tundish.loader.plan.checks import LARGEST, check_count, check_optional_flag, check_seed
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
 from tundish.loader.plan.rebuilding import exchanging
 from tundish.loader.protocols.fluent import Fluent
@@ -260,7 +260,7 @@ class ShuffleMethods(Fluent):
             if not may_permute(self._node):
                 raise no_permutation(self._node)
         else:
-            buffer_size = check_count("buffer_size", buffer_size)
+            buffer_size = check_count("buffer_size", buffer_size, most=LARGEST)
             if buffer_size < 1 and buffer_size != UNKNOWN_CARDINALITY:
                 raise ValueError(f"buffer_size must be at least 1, or None, not {buffer_size}")
         if units is not None:
