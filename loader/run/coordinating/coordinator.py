@@ -24,6 +24,7 @@ from tundish.errors import SharedMemoryError
 from tundish.loader.protocols.ownership import COPY_BELOW
 from tundish.loader.protocols.raised import is_interrupt
 from tundish.loader.run.coordinating.deaths import Deaths, Fate
+from tundish.loader.run.coordinating.hedging import Hedging
 from tundish.loader.run.coordinating.memory import EVERY_SLOT
 from tundish.loader.run.pool.pool import Pool
 from tundish.loader.run.starting.critical import uninterrupted
@@ -43,19 +44,11 @@ if TYPE_CHECKING:
     from tundish.shm.frames import Placing
     from tundish.shm.layout import Layout
 
-_LATE_S, _LATE = 0.3, 3.0
-"""A task on another machine is overdue after `_LATE_S` seconds and `_LATE` times the 99th percentile of its stage's times."""
-_LONG = 4.0
-"""The factor by which both limits grow once a twentieth of all tasks has been done twice."""
-
 _SENT_NBYTES = 8 << 20
 """The most bytes of a task's rows if workers on other machines send some: they keep memory for the rows of one task."""
 
 _MOST_BLOCKS = 2**32 - 1
 """The largest number of a block, after which numbers begin at 1 again: a message has 32 bits for it."""
-
-_LEAST_TASKS = 8
-"""The number of tasks that a stage must have done before one of them is done twice."""
 
 
 class Coordinator:
@@ -84,8 +77,8 @@ class Coordinator:
         The repeats whose next pass opens early.
     moved : bool
         True if something was done that may let other stages go on.
-    hedged : int
-        The number of tasks that were given to a second worker, since the first was late.
+    hedging : Hedging
+        Chooses the tasks that a second worker does, too, since the first is late.
     pool : Pool or None
         The workers, while there are any.
     owner : int
@@ -103,7 +96,7 @@ class Coordinator:
         self.stages: list[Stage] = []
         self.repeats: list[AheadRepeated] = []
         self.moved = False
-        self.hedged = 0
+        self.hedging = Hedging()
         self.pool: Pool | None = None
         self._done = 0, 0, 0, 0.0  # restarts, tasks, bytes and seconds of workers that have ended
         self.owner = os.getpid()
@@ -172,7 +165,7 @@ class Coordinator:
             receiving_s=receiving_s,
             pool=pool.measured() if pool and whole else (),
             restarts=restarts,
-            hedged=self.hedged,
+            hedged=self.hedging.count,
             tasks=tasks,
             copies=memory.copies,
             leased=memory.leased,
@@ -519,48 +512,11 @@ class Coordinator:
     # -- tasks that are overdue ----------------------------------------------------------------
 
     def look(self) -> None:
-        """Give the overdue tasks of workers on other machines to a second worker there.
-
-        Tasks are pure, so the first answer counts. A worker is helped only if the first incomplete block of a stage waits
-        for it. At most a twentieth of all tasks is done twice, except for workers that have been silent for long.
-        """
-        pool, now = self.pool, perf_counter()
-        peers = [] if pool is None else pool.up_elsewhere()
-        silent = [(p, now - p.busy_since) for p in peers if p.jobs]
-        silent = [(p, late_s) for p, late_s in silent if late_s > _LATE_S]
-        others = [p for p in peers if all(p is not each for each, _ in silent)]
-        if not silent or not others:
-            return
-        heads: dict[int, Any] = {}
-        for block in self._blocks.values():
-            heads.setdefault(id(block.stage), block)
-        for peer, late_s in silent:
-            holds_up = False
-            for job in list(peer.jobs):
-                holds_up = holds_up or heads.get(id(job.block.stage)) is job.block
-                if holds_up and self._may_hedge(job, late_s):  # its later tasks will be late, too
-                    self.hedged += 1
-                    peer.load += _LATE_S  # others are asked first until it answers
-                    self._hedge(job, min(others, key=lambda p: (p.where == peer.where, p.load)))
-
-    def _may_hedge(self, job: Job, late_s: float) -> bool:
-        """Return True if a task may be done twice; its worker has been silent for `late_s` seconds."""
-        stage = job.block.stage
-        if job.twin is not None or job.superseded or job.seat is not None or job.held:
-            return False
-        if not stage.tasks.makes_again or stage.meter.tasks < _LEAST_TASKS:
-            return False
-        assert self.pool is not None
-        late_s /= 1.0 if self.hedged <= self.pool.tasks // 20 else _LONG
-        return bool(late_s > max(_LATE_S, _LATE * stage.meter.time.quantile_s(0.99)))
-
-    def _hedge(self, job: Job, peer: Any) -> None:
-        """Have a second worker do a task."""
-        twin = replace(job, prefer=peer, progress=None, roots=list(job.roots), twin=job)
-        job.twin = twin
-        job.block.flying += 1
-        assert self.pool is not None
-        self.pool.submit([twin])
+        """Give the overdue tasks of workers on other machines to a second worker there."""
+        if self.pool is not None:
+            for twin in self.hedging.due(self.pool, self._blocks.values(), perf_counter()):
+                twin.block.flying += 1
+                self.pool.submit([twin])
 
     def _supersede(self, job: Job, twin: Job) -> None:
         """Wait no longer for the twin of a task that was answered: the first answer counts."""
