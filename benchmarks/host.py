@@ -166,8 +166,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--consumers", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--batches", type=int, default=20)
-    parser.add_argument("--warm", type=int, default=6)
+    # The host makes about ten batches ahead. Runs are long enough for these to weigh little.
+    parser.add_argument("--batches", type=int, default=60)
+    parser.add_argument("--warm", type=int, default=20)
     given = parser.parse_args()
     if given.consumer:
         consume(json.loads(given.consumer))
