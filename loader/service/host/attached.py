@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.service.host.pipeline import KnownPositions
-from tundish.loader.service.host.wire import Packet, send_packet
+from tundish.loader.service.host.wire import Packet
 
 if TYPE_CHECKING:
     import socket
 
     from tundish.loader.service.host.parcels import Parcel
     from tundish.loader.service.host.pipeline import HostPipeline
+
+_NO_ROOM = (errno.ENOBUFS, errno.ETOOMANYREFS)
 
 
 class Attached:
@@ -63,10 +66,14 @@ class Attached:
     def flush(self) -> None:
         """Send what is queued as far as the kernel takes it; a consumer that is gone is noticed elsewhere."""
         try:
-            while self.queue and send_packet(self.sock, self.queue[0]):
+            while self.queue:
+                self.queue[0].send(self.sock)
                 self.queue.popleft()
-        except OSError:
-            self.queue.clear()
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                self.queue.clear()
 
     def close(self) -> None:
         """Close the connection and release its parcels."""

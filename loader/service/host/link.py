@@ -17,6 +17,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.service.connections.handshake import PROTOCOL, versions
 from tundish.loader.service.host.folder import HostFolder
 from tundish.loader.service.host.parcels import Span, opened_elements
 from tundish.loader.service.host.slots import PrivateSlots
@@ -25,7 +26,6 @@ from tundish.loader.service.host.wire import (
     read_file,
     receive_packet,
     send_told,
-    versions,
 )
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class HostLink:
             It runs another dataset, or has other versions.
         """
         self._sock.settimeout(ANSWERED_S)
-        self._tell({"do": "hello", "versions": versions()})
+        self._tell({"do": "hello", "protocol": PROTOCOL, **versions()})
         kind, *rest, fds = self._receive()
         if kind == "want":
             with plan.packed() as files:

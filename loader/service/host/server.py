@@ -32,15 +32,11 @@ from tundish.loader.run.parallelism import budget_of
 from tundish.loader.run.starting.payload import unpack
 from tundish.loader.run.starting.settings import Applied
 from tundish.loader.run.starting.standin import adopt
+from tundish.loader.service.connections.handshake import check_versions, versions
 from tundish.loader.service.host.attached import Attached, HostStream
 from tundish.loader.service.host.folder import HostFolder, check_peer
 from tundish.loader.service.host.pipeline import HostPipeline
-from tundish.loader.service.host.wire import (
-    Packet,
-    parse_told,
-    receive_packet,
-    versions,
-)
+from tundish.loader.service.host.wire import Packet, parse_told, receive_packet
 from tundish.shm.budget import RANK_VARIABLES, local_ranks, parse_bytes
 
 if TYPE_CHECKING:
@@ -193,7 +189,7 @@ class HostServer:
         """Process a consumer's messages; a consumer that sends an invalid one is disconnected."""
         for _ in range(_HEARD_AT_ONCE):
             try:
-                data, fds = receive_packet(consumer.sock, socket.MSG_DONTWAIT)
+                data, fds = receive_packet(consumer.sock)
             except BlockingIOError:
                 return
             except OSError:
@@ -242,14 +238,10 @@ class HostServer:
             raise ValueError(f"a consumer sent {do!r}, which the host process does not know")
 
     def _hello(self, consumer: Attached, message: dict[str, Any]) -> None:
-        here, there = versions(), message["versions"]
-        if here != there:
-            differ = ", ".join(
-                f"{key} {there.get(key)!r} here and {here[key]!r} there"
-                for key in here
-                if here[key] != there.get(key)
-            )
-            consumer.tell("refused", f"the host process is of other versions: {differ}")
+        try:
+            check_versions(message, tuple(versions()), "the host process")
+        except ValueError as error:
+            consumer.tell("refused", str(error))
             return
         consumer.welcomed = True
         if self._node is None:
