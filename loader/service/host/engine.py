@@ -21,8 +21,9 @@ from tundish.loader.service.host.starting import attach
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.protocols.context import Context
-    from tundish.loader.service.host.link import HostLink, HostSettings
+    from tundish.loader.service.host.link import HostLink
     from tundish.loader.service.host.plan import HostedPlan
+    from tundish.loader.service.host.settings import HostSettings
 
 _STARTS = 3
 """Times in a row that a host process may end before it has given an element."""

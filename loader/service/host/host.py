@@ -15,8 +15,8 @@ from tundish.loader.protocols.context import Context, draw_seed
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.service.host.engine import HostEngine
 from tundish.loader.service.host.folder import check_name
-from tundish.loader.service.host.link import HostSettings
 from tundish.loader.service.host.plan import HostedPlan
+from tundish.loader.service.host.settings import HostSettings
 from tundish.loader.service.host.starting import attach
 from tundish.shm.budget import parse_bytes
 

@@ -14,7 +14,6 @@ import threading
 import time
 import weakref
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.service.connections.handshake import PROTOCOL, versions
@@ -37,23 +36,6 @@ _CLEARED_S = 1.0
 
 _open: set[HostLink] = set()
 """The links that an iterator uses, or whose memory has views."""
-
-
-@dataclass(frozen=True)
-class HostSettings:
-    """The arguments of `host`.
-
-    Parameters
-    ----------
-    name, lag, window, consumers, linger
-        The arguments of the same names.
-    """
-
-    name: str
-    lag: str = "wait"
-    window: int | str | None = None
-    consumers: int | None = None
-    linger: float = 3.0
 
 
 class HostEndedError(ConnectionError):

@@ -36,6 +36,7 @@ from tundish.loader.service.connections.handshake import check_versions, version
 from tundish.loader.service.host.attached import Attached, HostStream
 from tundish.loader.service.host.folder import HostFolder, check_peer
 from tundish.loader.service.host.pipeline import HostPipeline
+from tundish.loader.service.host.settings import HostSettings
 from tundish.loader.service.host.wire import Packet, parse_told, receive_packet
 from tundish.shm.budget import RANK_VARIABLES, local_ranks, parse_bytes
 
@@ -62,18 +63,13 @@ class HostServer:
     ----------
     listener : socket
         Where consumers connect.
-    name : str
-        The name of its socket.
-    settings : dict
-        ``window`` (bytes or None), ``linger`` (seconds), ``consumers`` (their number, or None).
+    settings : HostSettings
+        The first consumer's.
     """
 
-    def __init__(self, listener: socket.socket, name: str, settings: dict[str, Any]) -> None:
+    def __init__(self, listener: socket.socket, settings: HostSettings) -> None:
         listener.setblocking(False)
-        self._listener, self._name = listener, name
-        self._linger: float = settings["linger"]
-        self._expected: int | None = settings["consumers"]
-        self._asked_window = settings["window"]
+        self._listener, self._settings = listener, settings
         self._consumers: list[Attached] = []
         self._streams: dict[str, HostStream] = {}
         self._numbers = itertools.count()
@@ -104,7 +100,9 @@ class HostServer:
         if joined:
             strangers = [each for each in self._consumers if each.stream is None]
             return _PROVEN_S if strangers else None
-        lingers = self._linger if self._had_one else max(self._linger, _FIRST_S)
+        lingers = self._settings.linger
+        if not self._had_one:
+            lingers = max(lingers, _FIRST_S)
         return self._idle_since + lingers - time.monotonic()
 
     def _ends(self) -> bool:
@@ -114,7 +112,7 @@ class HostServer:
                 self._accept()
                 self._idle_since = time.monotonic()
                 return False
-            folder.remove(self._name)
+            folder.remove(self._settings.name)
             self._listener.close()
         return True
 
@@ -280,7 +278,7 @@ class HostServer:
         self._ring = ring
         with contextlib.suppress(OSError):
             os.fchmod(ring.arena.fd, 0o400)  # nobody needs to open it again for writing
-        asked = self._asked_window
+        asked = self._settings.window
         # The rest is for what consumers hold, and for the elements that are being made.
         self._budget = ring.arena.bounded(budget)
         self._limit = min(budget // 2, budget if asked is None else parse_bytes(asked))
@@ -460,7 +458,7 @@ class HostServer:
 
     def _drop(self, pipeline: HostPipeline, readers: list[Attached]) -> None:
         full = pipeline.is_full or pipeline.waits
-        if pipeline.head and (full or self._expected == len(readers)):
+        if pipeline.head and (full or self._settings.consumers == len(readers)):
             pipeline.head = False
         needed = pipeline.first if pipeline.head else min(each.wanted for each in readers)
         pipeline.drop(needed, min(each.taken for each in readers))
@@ -499,7 +497,7 @@ class HostServer:
             each.close()
 
 
-def main(fd: int, log: int, name: str, settings: str) -> None:
+def main(fd: int, log: int, settings: str) -> None:
     """Run a host process; called in an interpreter of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the consumers' affair
     fcntl.fcntl(log, fcntl.F_SETFL, os.O_APPEND)
@@ -507,7 +505,7 @@ def main(fd: int, log: int, name: str, settings: str) -> None:
         os.dup2(log, stream)
     os.close(log)
     _be_one_for_all()
-    server = HostServer(socket.socket(fileno=fd), name, json.loads(settings))
+    server = HostServer(socket.socket(fileno=fd), HostSettings(**json.loads(settings)))
     try:
         server.serve()
     finally:
