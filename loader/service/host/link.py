@@ -53,13 +53,6 @@ class _SlotView(weakref.ref[Any]):
 class HostLink:
     """A connection to a host process.
 
-    Parameters
-    ----------
-    sock : socket
-        The connection, just made.
-    name : str
-        The name of the host process.
-
     Attributes
     ----------
     pid : int
@@ -74,7 +67,7 @@ class HostLink:
         self._owner = os.getpid()
         self._slots: PrivateSlots | None = None
         self._leaving = False
-        self._copied: set[int] = set()
+        self._copies = False  # the next parcel, as there are too many views
         # Roots are collected at any point of the program: their callback only appends, and `_collect` does the rest.
         self._returned: deque[_SlotView] = deque()
         self._lock = threading.Lock()
@@ -161,7 +154,7 @@ class HostLink:
             for fd in fds:
                 os.close(fd)
             if message[0] == "copy":
-                self._copied.add(message[1])
+                self._copies = True
             elif message[0] == "parcel":
                 _, number, first, bodies, spans, anchor = message
                 return ("parcel", first, self._open_parcel(number, bodies, spans), anchor)
@@ -171,8 +164,7 @@ class HostLink:
     def _open_parcel(self, number: int, bodies: list[Any], spans: list[Span]) -> list[Any]:
         slots, roots = self._slots, dict[int, tuple[Any, int]]()
         assert slots is not None
-        copies = number in self._copied or not slots.mapped
-        self._copied.discard(number)
+        copies, self._copies = self._copies or not slots.mapped, False
         reach: dict[int, tuple[int, int]] = {}
         for slot, start, stop, _ in spans:
             low, high = reach.get(slot, (start, stop))

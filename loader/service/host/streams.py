@@ -176,7 +176,7 @@ class Streams:
             return worked
         if consumer.wanted == pipeline.produced and consumer.out < _CREDIT:
             consumer.told_end = worked = True
-            consumer.tell("end", pipeline.produced, (pipeline.end(),))
+            consumer.tell("end", (pipeline.end(),))
         return worked
 
     def _give(self, consumer: Attached, parcel: Parcel) -> None:
@@ -186,7 +186,7 @@ class Streams:
         # A consumer that keeps many batches has to copy the next ones, so that slots stay free for the others.
         kept = sum(each.nbytes for each in consumer.holds.values())
         if kept > self._window // 2 and len(consumer.holds) > _CREDIT + 1:
-            consumer.tell("copy", parcel.number)
+            consumer.tell("copy")
         consumer.send(parcel.packet)
 
     def demands(self, pipeline: HostPipeline) -> bool:
@@ -233,8 +233,8 @@ class Streams:
         if parcel is None:  # none of them is behind: others hold what they have had
             return False
         for each in last:
-            each.tell("skipped", each.wanted, parcel.stop)
             each.wanted = parcel.stop
+            each.tell("skipped", parcel.stop)
         self._drop(pipeline, readers)
         return not pipeline.is_full
 
