@@ -55,17 +55,11 @@ def test_one_consumer_gets_what_the_dataset_gives() -> None:
             assert mine[key].flags.writeable
 
 
-def reading_with_worker(name: str) -> Iterator[Any]:
-    """Yield what each batch is, made by a worker, and whether it is torn."""
-    for batch in hosted(name, workers=1):
-        yield firsts(batch), is_torn(batch)
-
-
 def test_consumers_get_every_element_of_one_pipeline(
     runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hoststarting, "start_host", STARTED)
-    consumers = [Consumer(reading_with_worker, "several") for _ in range(4)]
+    consumers = [Consumer(reading, "several", workers=1) for _ in range(4)]
     first = [each.next() for each in consumers]
     pids = host_pids(runtime)
     rest = [each.rest() for each in consumers]
@@ -187,13 +181,10 @@ def test_what_one_changes_in_place_nobody_else_sees() -> None:
             batch["crc"][:] = 0
 
     many = [list(range(first, first + 4)) for first in range(0, 400, 4)]
-    consumers = [Consumer(writing), Consumer(writing), Consumer(reading_many)]
+    plain = Consumer(reading, "writers", elements=400, workers=1, window="2 MB")
+    consumers = [Consumer(writing), Consumer(writing), plain]
     for consumer in consumers:
         assert consumer.rest() == [(batch, False) for batch in many]
-
-
-def reading_many() -> Iterator[Any]:
-    yield from reading("writers", elements=400, workers=1, window="2 MB")
 
 
 def test_pages_that_were_written_to_are_dropped_with_the_last_view() -> None:
