@@ -6,7 +6,6 @@ name. It is never restarted by Ray, as its name is its own for ever; the fleet s
 
 from __future__ import annotations
 
-import os
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -53,12 +52,6 @@ class RayAgent:
         from ray.util import get_node_ip_address  # noqa: PLC0415 - this is a process of Ray's
 
         self._agent = begin(name, order, get_node_ip_address(), token)
-
-    def place(self) -> tuple[int, str]:
-        """Return the ids of this process and of its Ray node."""
-        from ray import get_runtime_context  # noqa: PLC0415 - as above
-
-        return os.getpid(), str(get_runtime_context().get_node_id())
 
     def lives(self) -> None:
         """Never return: if the call fails, the actor is gone."""

@@ -139,12 +139,6 @@ class RayDispatcher:
         """Return the token, for trainers in the cluster: a process that can call this can run anything there anyway."""
         return self._token
 
-    def place(self) -> tuple[int, str]:
-        """Return the numbers of this process and of Ray's node."""
-        from ray import get_runtime_context  # noqa: PLC0415 - as above
-
-        return os.getpid(), str(get_runtime_context().get_node_id())
-
     def stop(self) -> None:
         """Stop the agents, and the dispatcher; a later service begins anew, unless it was given a folder."""
         self._keeper.close()
