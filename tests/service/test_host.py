@@ -24,6 +24,7 @@ from tests.service.hosted import (
 from tests.service.waiting import until
 
 import tundish as td
+from tundish.loader.service.host import pipeline
 from tundish.loader.service.host import starting as hoststarting
 from tundish.loader.service.host.host import HostedDataset, host
 from tundish.loader.service.host.slots import PrivateSlots
@@ -395,6 +396,16 @@ def test_one_that_has_caught_up_shares_the_pipeline_of_the_others(tmp_path: Path
             found += [int(batch["x"][0]) for batch in behind]
     assert found == list(range(16, 120, 2))
     assert path.stat().st_size < 120 + 24
+
+
+def test_of_many_positions_the_first_is_never_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever begins there joins the stream of the others, however late."""
+    monkeypatch.setattr(pipeline, "_MOST_KNOWN", 3)
+    known = pipeline.KnownPositions()
+    for number in range(9):
+        known.note(None if number == 0 else {"at": number}, number)
+    assert known.number(None) == 0
+    assert [known.number({"at": at}) for at in (1, 6, 7, 8)] == [None, None, 7, 8]
 
 
 def test_those_that_begin_at_one_state_share_a_pipeline(tmp_path: Path) -> None:

@@ -48,8 +48,8 @@ class Parcel:
     ----------
     number : int
         Its number, of all that this process makes.
-    first, count : int
-        The number of its first element in the stream, and how many there are.
+    first, stop : int
+        The numbers in the stream of its first element, and of the one after its last.
     packet : Packet
         The encoded elements.
     nbytes : int
@@ -60,15 +60,10 @@ class Parcel:
 
     number: int
     first: int
-    count: int
+    stop: int
     packet: Packet
     nbytes: int
     kept: Any
-
-    @property
-    def stop(self) -> int:
-        """The number of the element after its last."""
-        return self.first + self.count
 
 
 class GatheredElements:
@@ -157,7 +152,7 @@ class GatheredElements:
         number = next(_numbers)
         message = ("parcel", number, first, self._bodies, self._spans, anchor)
         nbytes = self.nbytes + self._size
-        return Parcel(number, first, len(self), Packet.of(message), nbytes, self._kept)
+        return Parcel(number, first, first + len(self), Packet.of(message), nbytes, self._kept)
 
 
 def opened_elements(

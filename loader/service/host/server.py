@@ -207,9 +207,7 @@ class HostServer:
         if self._streams is None:
             payload, description, globals_ = fds
             try:
-                streams = Streams(
-                    unpacked(payload, globals_), self._settings, self._consumers
-                )
+                streams = Streams(unpacked(payload, globals_), self._settings, self._consumers)
                 self._welcome = _welcome(digest, description, streams)
             except Exception as error:  # noqa: BLE001 - of anything that it unpickles
                 told = "".join(traceback.format_exception(error))

@@ -13,7 +13,6 @@ from tundish.loader.protocols.failure import dumps_exception
 from tundish.loader.run.coordinating.store import shared_ring
 from tundish.loader.run.parallelism import budget_of
 from tundish.loader.service.host.pipeline import HostPipeline, KnownPositions
-from tundish.loader.service.host.wire import Packet
 from tundish.shm.budget import parse_bytes
 
 if TYPE_CHECKING:

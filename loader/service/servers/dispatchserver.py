@@ -36,7 +36,7 @@ class DispatcherCalls(Calls):
     """The role "dispatcher": a dispatcher's calls, and its clock, in the listener's loop."""
 
     def __init__(self, config: DispatcherConfig) -> None:
-        folder = (config.work_dir or "") if config.fault_tolerant_mode else None
+        folder = config.work_dir if config.fault_tolerant_mode else None
         journal = NoJournal() if folder is None else open_journal(folder)
         gc_ms = config.job_gc_timeout_ms
         patience = Patience(

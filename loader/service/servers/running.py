@@ -16,13 +16,7 @@ _AGAIN_S = 0.1
 
 
 class Running:
-    """Running parts that end together. They do not refer to their owner, with which they end, too: when its last reference goes.
-
-    Parameters
-    ----------
-    owner : object
-        What a user has started.
-    """
+    """Parts that run and end together, at the latest with the last reference to their owner: they must have none."""
 
     def __init__(self, owner: object) -> None:
         self.stopped = threading.Event()
