@@ -362,10 +362,21 @@ def start(
         The number of CPUs of each worker, and of the processes that it runs.
     address : str, optional
         The address of the cluster. ``"auto"``: the cluster of ``RAY_ADDRESS``, or the one that this machine belongs
-        to, or else a new one on this machine. None: processes on this machine, without Ray.
-    name, work_dir, options, dispatcher, token_file
-        For Ray only: the service's name in the cluster, the folder of its journal, Ray's options for workers and for the
-        dispatcher, and the token file.
+        to, or else a new one on this machine, which ends with this process. ``"local"``: always a new one. None:
+        processes on this machine, without Ray.
+    name : str
+        The name of the service in the cluster: a second call with it finds the same service.
+    work_dir : str, optional
+        For Ray only: the folder of the dispatcher's journal, which must be reachable from all nodes that it may move to. By
+        default a folder on the machine of the cluster's head.
+    options : mapping, optional
+        For Ray only: its options for workers, such as ``resources`` or ``label_selector``, to have them with the trainers'
+        nodes, or apart. By default they are spread over all nodes.
+    dispatcher : mapping, optional
+        For Ray only: its options for the dispatcher. By default it is on the head's node while that is there, so that its
+        address stays the same.
+    token_file : str, optional
+        For Ray only: the file of the token that trainers prove. By default this user's own.
 
     Returns
     -------

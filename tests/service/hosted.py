@@ -13,6 +13,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import tundish as td
 from tundish.loader.service.host import server as hostserver
 from tundish.loader.service.host.folder import HostFolder
 from tundish.loader.service.host.host import HostedDataset, host
-from tundish.loader.service.host.link import HostSettings
+from tundish.loader.service.host.settings import HostSettings
 
 ROWS = 4
 GONE_S = 20.0
@@ -85,7 +86,6 @@ def await_end(folder: Path) -> None:
 
 def forked_host(folder: HostFolder, settings: HostSettings, log: int) -> None:
     """Stand in for `start_host`: a fork of this process is the host process, which takes a second less."""
-    told = {"window": settings.window, "linger": settings.linger, "consumers": settings.consumers}
     with folder.listen(settings.name) as listener:
         middle = os.fork()
         if middle == 0:
@@ -104,7 +104,7 @@ def forked_host(folder: HostFolder, settings: HostSettings, log: int) -> None:
                             ):
                                 os.close(fd)
                     faulthandler.disable()
-                    hostserver.main(listener.fileno(), log, settings.name, json.dumps(told))
+                    hostserver.main(listener.fileno(), log, json.dumps(asdict(settings)))
                 except BaseException:  # noqa: BLE001 - it never returns to the tests
                     traceback.print_exc()
             os._exit(0)

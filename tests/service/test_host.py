@@ -24,6 +24,7 @@ from tests.service.hosted import (
 from tests.service.waiting import until
 
 import tundish as td
+from tundish.loader.service.host import pipeline
 from tundish.loader.service.host import starting as hoststarting
 from tundish.loader.service.host.host import HostedDataset, host
 from tundish.loader.service.host.slots import PrivateSlots
@@ -55,17 +56,11 @@ def test_one_consumer_gets_what_the_dataset_gives() -> None:
             assert mine[key].flags.writeable
 
 
-def reading_with_worker(name: str) -> Iterator[Any]:
-    """Yield what each batch is, made by a worker, and whether it is torn."""
-    for batch in hosted(name, workers=1):
-        yield firsts(batch), is_torn(batch)
-
-
 def test_consumers_get_every_element_of_one_pipeline(
     runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hoststarting, "start_host", STARTED)
-    consumers = [Consumer(reading_with_worker, "several") for _ in range(4)]
+    consumers = [Consumer(reading, "several", workers=1) for _ in range(4)]
     first = [each.next() for each in consumers]
     pids = host_pids(runtime)
     rest = [each.rest() for each in consumers]
@@ -187,13 +182,10 @@ def test_what_one_changes_in_place_nobody_else_sees() -> None:
             batch["crc"][:] = 0
 
     many = [list(range(first, first + 4)) for first in range(0, 400, 4)]
-    consumers = [Consumer(writing), Consumer(writing), Consumer(reading_many)]
+    plain = Consumer(reading, "writers", elements=400, workers=1, window="2 MB")
+    consumers = [Consumer(writing), Consumer(writing), plain]
     for consumer in consumers:
         assert consumer.rest() == [(batch, False) for batch in many]
-
-
-def reading_many() -> Iterator[Any]:
-    yield from reading("writers", elements=400, workers=1, window="2 MB")
 
 
 def test_pages_that_were_written_to_are_dropped_with_the_last_view() -> None:
@@ -404,6 +396,16 @@ def test_one_that_has_caught_up_shares_the_pipeline_of_the_others(tmp_path: Path
             found += [int(batch["x"][0]) for batch in behind]
     assert found == list(range(16, 120, 2))
     assert path.stat().st_size < 120 + 24
+
+
+def test_of_many_positions_the_first_is_never_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever begins there joins the stream of the others, however late."""
+    monkeypatch.setattr(pipeline, "_MOST_KNOWN", 3)
+    known = pipeline.KnownPositions()
+    for number in range(9):
+        known.note(None if number == 0 else {"at": number}, number)
+    assert known.number(None) == 0
+    assert [known.number({"at": at}) for at in (1, 6, 7, 8)] == [None, None, 7, 8]
 
 
 def test_those_that_begin_at_one_state_share_a_pipeline(tmp_path: Path) -> None:

@@ -31,12 +31,15 @@ from tests.service.waiting import until
 
 import tundish as td
 from tundish.loader.run.starting.control import scratch_file
+from tundish.loader.service.connections.handshake import PROTOCOL, versions
 from tundish.loader.service.host import link
 from tundish.loader.service.host.folder import HostFolder, packet_socket
 from tundish.loader.service.host.host import host
-from tundish.loader.service.host.wire import LARGEST, receive_packet, send_told, versions
+from tundish.loader.service.host.wire import LARGEST, receive_packet, send_told
 
 pytestmark = pytest.mark.usefixtures("forks_hosts")
+
+HELLO = {"do": "hello", "protocol": PROTOCOL, **versions()}
 
 
 def batches(elements: int) -> list[list[int]]:
@@ -123,8 +126,8 @@ def test_a_packet_that_is_lost_for_want_of_a_descriptor_is_an_error_and_no_gap(
 ) -> None:
     packets = [0]
 
-    def lossy(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
-        data, fds = receive_packet(sock, flags)
+    def lossy(sock: socket.socket) -> tuple[bytes, list[int]]:
+        data, fds = receive_packet(sock)
         packets[0] += 1
         if packets[0] % 7 == 5:
             for fd in fds:
@@ -155,8 +158,8 @@ def test_a_state_whose_answer_is_lost_is_computed_here(monkeypatch: pytest.Monke
         message = receive(self)
         return (*message[:3], None) if message[0] == "parcel" else message
 
-    def lossy(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
-        data, fds = receive_packet(sock, flags)
+    def lossy(sock: socket.socket) -> tuple[bytes, list[int]]:
+        data, fds = receive_packet(sock)
         if not lost[0]:
             lost[0] = True
             for fd in fds:
@@ -269,7 +272,7 @@ def test_junk_on_the_socket_is_refused_and_harms_nobody(forks_hosts: Path) -> No
         next(it)
         pid = it.host_pid
         before = descriptors(pid)
-        hello = json.dumps({"do": "hello", "versions": versions()}).encode()
+        hello = json.dumps(HELLO).encode()
         told: list[bytes] = [
             b"{}",
             b"[]",
@@ -280,8 +283,8 @@ def test_junk_on_the_socket_is_refused_and_harms_nobody(forks_hosts: Path) -> No
             b'{"do":"took","free":[0]}',
             b'{"do":"state","number":-1}',
             b'{"do":"leave"}',
-            b'{"do":"hello","versions":[]}',
-            b'{"do":"hello","versions":{}}',
+            b'{"do":"hello"}',
+            b'{"do":"hello","protocol":[]}',
             b'{"do":"dataset","digest":1}',
             rng.randbytes(LARGEST),
             *(rng.randbytes(rng.randrange(1, 400)) for _ in range(20)),
@@ -371,7 +374,7 @@ def test_nothing_is_left_in_a_consumer() -> None:
 def test_an_iterator_that_has_lost_its_host_process_is_closed_for_good() -> None:
     it = iter(hosted("lost"))
     next(it)
-    it._engine._part()  # type: ignore[attr-defined] # as after a message that is lost
+    it._engine._part()  # as after a message that is lost
     assert it.host_pid is None
     it.close()
     before = it.stats.wall_s
@@ -439,9 +442,9 @@ def test_other_versions_are_refused_by_name(forks_hosts: Path) -> None:
     with iter(hosted("versions")) as it:
         next(it)
         with stranger("versions") as sock:
-            send_told(sock, {"do": "hello", "versions": {**versions(), "numpy": "1.0"}})
+            send_told(sock, {**HELLO, "numpy": "1.0"})
             data, _ = receive_packet(sock)
-            assert b"numpy '1.0' here" in data
+            assert b"the other end has numpy 1.0" in data
 
 
 def test_a_consumer_that_never_introduces_itself_ends_nothing(forks_hosts: Path) -> None:

@@ -6,9 +6,9 @@ import os
 import signal
 import time
 
-import psutil
 import pytest
 from tests.services.raycluster import RayCluster
+from tests.services.rayservice import runs
 
 BOUND_S = 20.0
 
@@ -23,14 +23,6 @@ def watched(cluster: RayCluster, engine: str, count: int) -> set[str]:
         if len(found) >= count:
             return found
     raise AssertionError(f"{found} ended, and {count} were to")
-
-
-def runs(pid: int) -> bool:
-    """Return True unless a process has ended; its raylet may not have heard yet."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_agents_are_started_found_watched_and_stopped(cluster: RayCluster) -> None:

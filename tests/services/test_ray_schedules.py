@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import random
-import secrets
 import signal
 import sys
 import time
@@ -20,11 +19,12 @@ from typing import Any
 import pytest
 from tests.service.fleets import remotely
 from tests.service.watch import Watch
-from tests.services.raycluster import ENVIRONMENT, RayCluster
+from tests.services.raycluster import RayCluster
+from tests.services.rayservice import service
 
 from tundish import Dataset
 from tundish.loader.service.dispatching.client import DispatcherClient, DispatcherPlaces
-from tundish.loader.service.ray.service import RayFleet, start_on_ray
+from tundish.loader.service.ray.service import RayFleet
 from tundish.testing import collect
 from tundish.testing.functions import Draw, Keep, Pause, Tag
 
@@ -56,24 +56,10 @@ PLANS: dict[str, Callable[[], Dataset]] = {
 @pytest.fixture(scope="module")
 def fleet(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayFleet]:
     """Yield a service whose dispatcher is on one of the nodes that are killed, too."""
+    dispatcher = {"resources": {"far": 0.01}}
     folder = tmp_path_factory.mktemp("schedules")
-    token = folder / "token"
-    token.touch(0o600)
-    token.write_text(secrets.token_hex())
-    with pytest.MonkeyPatch.context() as patch_:
-        for name, value in {**ENVIRONMENT, "TUNDISH_SERVICE_TOKEN_FILE": str(token)}.items():
-            patch_.setenv(name, value)
-        patch_.setenv("TMPDIR", str(cluster.folder))
-        with start_on_ray(
-            2,
-            2,
-            cluster.address,
-            name=NAME,
-            work_dir=str(folder / "dispatcher"),
-            options={"resources": {"far": 1}, "num_cpus": 0},
-            dispatcher={"resources": {"far": 0.01}},
-        ) as made:
-            yield made
+    with service(cluster, folder, NAME, 2, dispatcher=dispatcher) as made:
+        yield made
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import sys
 import threading
@@ -11,13 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import psutil
 import pytest
-from tests.services.raycluster import ENVIRONMENT, RayCluster
+from tests.services.raycluster import RayCluster
+from tests.services.rayservice import runs, service
 
 import tundish as td
 from tundish.loader.service.dispatching.client import DispatcherClient
-from tundish.loader.service.ray.service import RayFleet, start_on_ray
+from tundish.loader.service.ray.service import RayFleet
 from tundish.testing import collect
 from tundish.testing.functions import Draw
 
@@ -29,23 +28,8 @@ NAME = "fleet"
 @pytest.fixture(scope="module")
 def fleet(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayFleet]:
     """Yield three agents with two seats, away from the head, and their dispatcher."""
-    folder = tmp_path_factory.mktemp("service")
-    token = folder / "token"
-    token.touch(0o600)
-    token.write_text(secrets.token_hex())
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**ENVIRONMENT, "TUNDISH_SERVICE_TOKEN_FILE": str(token)}.items():
-            patch.setenv(name, value)
-        patch.setenv("TMPDIR", str(cluster.folder))
-        with start_on_ray(
-            3,
-            2,
-            cluster.address,
-            name=NAME,
-            work_dir=str(folder / "dispatcher"),
-            options={"resources": {"far": 1}, "num_cpus": 0},
-        ) as made:
-            yield made
+    with service(cluster, tmp_path_factory.mktemp("service"), NAME, 3) as made:
+        yield made
 
 
 def until(condition: Callable[[], Any], what: str, limit_s: float = 60.0) -> float:
@@ -56,14 +40,6 @@ def until(condition: Callable[[], Any], what: str, limit_s: float = 60.0) -> flo
             raise AssertionError(f"not in {limit_s} s: {what}")
         time.sleep(0.01)
     return time.monotonic() - began
-
-
-def runs(pid: int) -> bool:
-    """Return True unless a process has ended; its raylet may not have heard yet."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def names(client: DispatcherClient) -> set[str]:

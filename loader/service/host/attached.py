@@ -1,21 +1,25 @@
-"""A host process's record of a consumer, and of the streams that consumers read."""
+"""A host process's record of a consumer."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.service.host.pipeline import KnownPositions
-from tundish.loader.service.host.wire import Packet, send_packet
+from tundish.loader.service.host.wire import Packet
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Iterable
 
     from tundish.loader.service.host.parcels import Parcel
     from tundish.loader.service.host.pipeline import HostPipeline
+    from tundish.loader.service.host.streams import HostStream
+
+_NO_ROOM = (errno.ENOBUFS, errno.ETOOMANYREFS)
 
 
 class Attached:
@@ -63,10 +67,28 @@ class Attached:
     def flush(self) -> None:
         """Send what is queued as far as the kernel takes it; a consumer that is gone is noticed elsewhere."""
         try:
-            while self.queue and send_packet(self.sock, self.queue[0]):
+            while self.queue:
+                self.queue[0].send(self.sock)
                 self.queue.popleft()
-        except OSError:
-            self.queue.clear()
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                self.queue.clear()
+
+    def took(self, number: int, freed: Iterable[int]) -> None:
+        """Note that it has taken a parcel, and that it has no views of others any more."""
+        self.out -= 1
+        self.taken = max(self.taken, self.holds[number].first)
+        for each in freed:
+            del self.holds[each]
+
+    def leave(self, held: Iterable[int]) -> None:
+        """Send it nothing more; it still has views of some parcels."""
+        self.leaving, self.pipeline = True, None
+        self.queue.clear()
+        for number in self.holds.keys() - set(held):  # what it has not read yet among them
+            del self.holds[number]
 
     def close(self) -> None:
         """Close the connection and release its parcels."""
@@ -75,22 +97,3 @@ class Attached:
             os.close(self.pidfd)
         self.holds.clear()
         self.queue.clear()
-
-
-class HostStream:
-    """The elements after one start of the dataset, which several pipelines may be computing.
-
-    Parameters
-    ----------
-    token : str
-        Its name: consumers know it, and give it to the next host process when this one has died.
-    start : dict
-        Iteration and seeds.
-    fresh : bool
-        True if element 0 is the first of its iteration.
-    """
-
-    def __init__(self, token: str, start: dict[str, Any], *, fresh: bool = False) -> None:
-        self.token, self.start, self.fresh = token, start, fresh
-        self.known = KnownPositions()
-        self.pipelines: list[HostPipeline] = []

@@ -21,8 +21,9 @@ from tundish.loader.service.host.starting import attach
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.protocols.context import Context
-    from tundish.loader.service.host.link import HostLink, HostSettings
+    from tundish.loader.service.host.link import HostLink
     from tundish.loader.service.host.plan import HostedPlan
+    from tundish.loader.service.host.settings import HostSettings
 
 _STARTS = 3
 """Times in a row that a host process may end before it has given an element."""
@@ -39,24 +40,12 @@ class HostEngine(Engine):
     """An engine whose elements come from a host process.
 
     Elements are numbered in their stream. Positions after some of them are known, as *anchors*. Any other position is asked of
-    the host process, or computed here from the last anchor before it.
-
-    Parameters
-    ----------
-    context : Context
-        The iterator's context.
-    options : Options
-        Its options.
-    plan : HostedPlan
-        The dataset.
-    settings : HostSettings
-        The host process's name, and how it treats consumers.
-    fresh_seed : int or None
-        The seed of an iterator at the beginning; None: the host process's.
+    the host process, or computed here from the last anchor before it. Without a seed of its own an iterator at the beginning has the
+    host process's.
 
     Attributes
     ----------
-    seed : int
+    seed : int or None
         The seed from which operators without one derive theirs, once it is open.
     skipped : int
         How many elements were left out because this consumer was too slow.
@@ -79,7 +68,7 @@ class HostEngine(Engine):
         self._stream: str | None = None
         self._number = 0  # of the next element
         self._items: deque[Any] = deque()
-        self._ended, self._end_position = False, (None,)
+        self._end: tuple[Any] | None = None  # the position at the end, once it has come
         self._upto = 0  # the number after those that are here
         self._anchors: dict[int, Any] = {}
         self._fault: BaseException | None = None
@@ -92,7 +81,7 @@ class HostEngine(Engine):
     def _attach(self) -> None:
         """Connect, and begin after the last delivered element."""
         self._items.clear()
-        self._ended = False
+        self._end = None
         anchor = self._anchor_before(self._number)
         link, joined = attach(
             self._plan,
@@ -133,8 +122,8 @@ class HostEngine(Engine):
             self._ledger.enter()
         while True:
             while not self._items:
-                if self._ended:
-                    self._note(self._number, self._end_position[0])
+                if self._end is not None:
+                    self._note(self._number, self._end[0])
                     raise End
                 self._receive()
             item = self._items[0]
@@ -208,10 +197,10 @@ class HostEngine(Engine):
             self._items.extend(elements[max(0, self._upto - first) :])
             self._upto = stop
         elif kind == "end":
-            self._ended, self._end_position = True, message[2]
+            self._end = message[1]
         elif kind == "skipped":
-            self._upto = message[2]
-            self._items.append(_Skipped(message[2]))
+            self._upto = message[1]
+            self._items.append(_Skipped(self._upto))
         elif kind == "fault":
             self._part()
             self._fault = loads_exception(message[1])
@@ -249,7 +238,7 @@ class HostEngine(Engine):
         from tundish.loader.run.stages.overtaking import passed  # noqa: PLC0415 - of few iterators
 
         number = self._number - bool(self.given)
-        known = max(at for at in self._anchors if at <= number)
+        known = self._anchor_before(number)
         return passed(self._anchors[known], number - known)
 
     def _asked(self, number: int) -> tuple[Any] | None:

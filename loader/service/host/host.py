@@ -15,8 +15,8 @@ from tundish.loader.protocols.context import Context, draw_seed
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.service.host.engine import HostEngine
 from tundish.loader.service.host.folder import check_name
-from tundish.loader.service.host.link import HostSettings
 from tundish.loader.service.host.plan import HostedPlan
+from tundish.loader.service.host.settings import HostSettings
 from tundish.loader.service.host.starting import attach
 from tundish.shm.budget import parse_bytes
 
@@ -108,11 +108,21 @@ def host(
     if not 0 <= linger < _LONGEST_S:
         raise ValueError(f"linger must be seconds from 0 on, not {linger!r}")
     settings = HostSettings(name, lag, window, consumers, float(linger))
-    return _hosted(ds._node, settings)  # noqa: SLF001 - ours
+    # The order is one for all, whatever the options say: so are the states.
+    ordered = Options()
+    ordered.deterministic = True
+    return HostedDataset(WithOptions(ds._node, ordered), settings)  # noqa: SLF001 - ours
 
 
 class HostedDataset(Dataset):
     """A dataset whose elements come from the host process that all consumers of its name share; made by `host`.
+
+    Parameters
+    ----------
+    node : Operator
+        The plan.
+    settings : HostSettings
+        The arguments of `host`.
 
     Examples
     --------
@@ -122,15 +132,9 @@ class HostedDataset(Dataset):
     (3, [0, 1, 2])
     """
 
-    _settings: HostSettings
-    _plan: HostedPlan
-
-    def _share(self, node: Operator, settings: HostSettings) -> None:
-        # The order is one for all, whatever `Options.deterministic` says: so are the states.
-        ordered = Options()
-        ordered.deterministic = True
-        self._begin(WithOptions(node, ordered))
-        self._settings, self._plan = settings, HostedPlan(self._node, settings.name)
+    def __init__(self, node: Operator, settings: HostSettings) -> None:
+        self._begin(node)
+        self._settings, self._plan = settings, HostedPlan(node, settings.name)
 
     @classmethod
     def _of(cls, node: Operator) -> NoReturn:
@@ -139,7 +143,7 @@ class HostedDataset(Dataset):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _hosted, (self._node, self._settings)
+        return HostedDataset, (self._node, self._settings)
 
     def start(self) -> None:
         """Start the host process now, if it does not run: it waits for its first consumer for a minute, or `linger`.
@@ -221,6 +225,10 @@ class HostedIterator(Iterator):
         self._base_seed = self._fresh_seed = engine.seed
 
     @property
+    def _engine(self) -> HostEngine:
+        return cast("HostEngine", self._box[0])
+
+    @property
     def seed(self) -> int:
         """The seed from which operators without one derive theirs; the same for all consumers."""
         return self._base_seed
@@ -228,9 +236,7 @@ class HostedIterator(Iterator):
     @property
     def host_pid(self) -> int | None:
         """The id of the host process; None when it has ended, or the iterator has."""
-        (engine,) = self._box
-        assert isinstance(engine, HostEngine)
-        return engine.host_pid
+        return self._engine.host_pid
 
     @property
     def log(self) -> Path | None:
@@ -244,12 +250,4 @@ class HostedIterator(Iterator):
     @property
     def skipped(self) -> int:
         """The number of elements that were skipped because this consumer was too slow, with ``lag="skip"``."""
-        (engine,) = self._box
-        assert isinstance(engine, HostEngine)
-        return self._skipped_before + engine.skipped
-
-
-def _hosted(node: Operator, settings: HostSettings) -> HostedDataset:
-    ds = HostedDataset.__new__(HostedDataset)
-    ds._share(node, settings)  # noqa: SLF001 - ours
-    return ds
+        return self._skipped_before + self._engine.skipped

@@ -14,9 +14,9 @@ import threading
 import time
 import weakref
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.service.connections.handshake import PROTOCOL, versions
 from tundish.loader.service.host.folder import HostFolder
 from tundish.loader.service.host.parcels import Span, opened_elements
 from tundish.loader.service.host.slots import PrivateSlots
@@ -25,7 +25,6 @@ from tundish.loader.service.host.wire import (
     read_file,
     receive_packet,
     send_told,
-    versions,
 )
 
 if TYPE_CHECKING:
@@ -37,23 +36,6 @@ _CLEARED_S = 1.0
 
 _open: set[HostLink] = set()
 """The links that an iterator uses, or whose memory has views."""
-
-
-@dataclass(frozen=True)
-class HostSettings:
-    """The arguments of `host`.
-
-    Parameters
-    ----------
-    name, lag, window, consumers, linger
-        The arguments of the same names.
-    """
-
-    name: str
-    lag: str = "wait"
-    window: int | str | None = None
-    consumers: int | None = None
-    linger: float = 3.0
 
 
 class HostEndedError(ConnectionError):
@@ -71,13 +53,6 @@ class _SlotView(weakref.ref[Any]):
 class HostLink:
     """A connection to a host process.
 
-    Parameters
-    ----------
-    sock : socket
-        The connection, just made.
-    name : str
-        The name of the host process.
-
     Attributes
     ----------
     pid : int
@@ -92,7 +67,7 @@ class HostLink:
         self._owner = os.getpid()
         self._slots: PrivateSlots | None = None
         self._leaving = False
-        self._copied: set[int] = set()
+        self._copies = False  # the next parcel, as there are too many views
         # Roots are collected at any point of the program: their callback only appends, and `_collect` does the rest.
         self._returned: deque[_SlotView] = deque()
         self._lock = threading.Lock()
@@ -113,7 +88,7 @@ class HostLink:
             It runs another dataset, or has other versions.
         """
         self._sock.settimeout(ANSWERED_S)
-        self._tell({"do": "hello", "versions": versions()})
+        self._tell({"do": "hello", "protocol": PROTOCOL, **versions()})
         kind, *rest, fds = self._receive()
         if kind == "want":
             with plan.packed() as files:
@@ -179,7 +154,7 @@ class HostLink:
             for fd in fds:
                 os.close(fd)
             if message[0] == "copy":
-                self._copied.add(message[1])
+                self._copies = True
             elif message[0] == "parcel":
                 _, number, first, bodies, spans, anchor = message
                 return ("parcel", first, self._open_parcel(number, bodies, spans), anchor)
@@ -189,8 +164,7 @@ class HostLink:
     def _open_parcel(self, number: int, bodies: list[Any], spans: list[Span]) -> list[Any]:
         slots, roots = self._slots, dict[int, tuple[Any, int]]()
         assert slots is not None
-        copies = number in self._copied or not slots.mapped
-        self._copied.discard(number)
+        copies, self._copies = self._copies or not slots.mapped, False
         reach: dict[int, tuple[int, int]] = {}
         for slot, start, stop, _ in spans:
             low, high = reach.get(slot, (start, stop))

@@ -7,6 +7,7 @@ parcel's own.
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ _LEAST = 64 << 10
 """Bytes from which on an array does not travel in the pickle."""
 _PICKLED = 64 << 10
 _ALIGN = 128
+_numbers = itertools.count()
 
 Span = tuple[int, int, int, bool]
 """A slot's number, the first byte in it, the byte after the last, and whether the array is read-only."""
@@ -45,9 +47,9 @@ class Parcel:
     Parameters
     ----------
     number : int
-        The parcel's own number.
-    first, count : int
-        The number of its first element in the stream, and how many there are.
+        Its number, of all that this process makes.
+    first, stop : int
+        The numbers in the stream of its first element, and of the one after its last.
     packet : Packet
         The encoded elements.
     nbytes : int
@@ -58,25 +60,14 @@ class Parcel:
 
     number: int
     first: int
-    count: int
+    stop: int
     packet: Packet
     nbytes: int
     kept: Any
 
-    @property
-    def stop(self) -> int:
-        """The number of the element after its last."""
-        return self.first + self.count
-
 
 class GatheredElements:
-    """Elements that are being gathered to a parcel, encoded one by one.
-
-    Parameters
-    ----------
-    ring : Ring
-        The slots of this process.
-    """
+    """Elements that are being gathered to a parcel, encoded one by one."""
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
@@ -140,10 +131,7 @@ class GatheredElements:
         SharedMemoryError
             There is not so much memory.
         """
-        nbytes = self.loose_nbytes
-        if not nbytes:
-            return True
-        ring = self._ring
+        nbytes, ring = self.loose_nbytes, self._ring
         slot = ring.acquire_pages(nbytes)
         if slot is None:
             return False
@@ -159,25 +147,18 @@ class GatheredElements:
         self.nbytes += nbytes
         return True
 
-    def parcel(self, number: int, first: int, anchor: Any) -> Parcel:
+    def parcel(self, first: int, anchor: Any) -> Parcel:
         """Return the elements as a parcel; `anchor` is the position after them, or None."""
+        number = next(_numbers)
         message = ("parcel", number, first, self._bodies, self._spans, anchor)
         nbytes = self.nbytes + self._size
-        return Parcel(number, first, len(self), Packet.of(message), nbytes, self._kept)
+        return Parcel(number, first, first + len(self), Packet.of(message), nbytes, self._kept)
 
 
 def opened_elements(
     bodies: list[Any], spans: list[Span], buffer_of: Callable[[Span], Any]
 ) -> list[Any]:
-    """Return a parcel's elements in the consumer, where they may be `Failed`.
-
-    Parameters
-    ----------
-    bodies, spans
-        As they were sent.
-    buffer_of : callable
-        Returns the memory of a span.
-    """
+    """Return a parcel's elements in the consumer, where they may be `Failed`; `buffer_of` returns the memory of a span."""
     elements: list[Any] = []
     at = 0
     for each in bodies:

@@ -10,7 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from bisect import bisect_right
 from collections import deque
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SharedMemoryError
@@ -18,7 +21,7 @@ from tundish.loader.run.polled import NotReady, PolledIterator
 from tundish.loader.service.host.parcels import GatheredElements, Parcel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tundish.loader.protocols.operator import Operator
     from tundish.shm.ring import Ring
@@ -43,10 +46,11 @@ class KnownPositions:
         self._numbers: dict[bytes, int] = {}
 
     def note(self, position: Any, number: int) -> None:
-        """Note the number of the element after a position; those noted first are forgotten."""
+        """Note the number of the element after a position; of many, old ones are forgotten, but the first never."""
         self._numbers[_digest(position)] = number
         if len(self._numbers) > _MOST_KNOWN:
-            del self._numbers[next(iter(self._numbers))]
+            _, second = islice(self._numbers, 2)
+            del self._numbers[second]
 
     def number(self, position: Any) -> int | None:
         """Return the number of the element after a position; None if it is not known."""
@@ -76,8 +80,6 @@ class HostPipeline:
         The bytes that the window may have.
     budget : int
         The bytes that all slots may have.
-    numbers : iterator of int
-        Numbers for parcels.
 
     Attributes
     ----------
@@ -101,7 +103,6 @@ class HostPipeline:
         known: KnownPositions,
         limit: int,
         budget: int,
-        numbers: Iterator[int],
     ) -> None:
         self.iterator = PolledIterator(node, **start)
         self.produced = self.first = number
@@ -109,9 +110,7 @@ class HostPipeline:
         self.fault: Exception | None = None
         self.end: Callable[[], Any] = lambda: None
         """Returns the position at the end, which is not always the one after the last element."""
-        self._ring, self._limit, self._numbers, self._known = ring, limit, numbers, known
-        self._budget = budget
-        known.note(start["position"], number)
+        self._ring, self._limit, self._budget, self._known = ring, limit, budget, known
         self._window: deque[Parcel] = deque()
         self.nbytes = 0
         """Bytes of the window."""
@@ -138,14 +137,8 @@ class HostPipeline:
 
     def at(self, number: int) -> Parcel | None:
         """Return the parcel of the window that has an element."""
-        low, high = 0, len(self._window)
-        while low < high:
-            middle = (low + high) // 2
-            if self._window[middle].stop <= number:
-                low = middle + 1
-            else:
-                high = middle
-        return self._window[low] if low < len(self._window) else None
+        at = bisect_right(self._window, number, key=attrgetter("stop"))
+        return self._window[at] if at < len(self._window) else None
 
     @property
     def sendable(self) -> int:
@@ -189,7 +182,7 @@ class HostPipeline:
             return False
         first = self.produced - len(gathered)
         try:
-            parcel = gathered.parcel(next(self._numbers), first, self._anchor())
+            parcel = gathered.parcel(first, self._anchor())
         except OSError:  # there is no descriptor or memory for its packet now
             return False
         self._elements = None

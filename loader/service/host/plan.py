@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import mmap
 import os
 import pickle
 from collections.abc import Iterator
@@ -15,9 +16,9 @@ from tundish.loader.operators.options import options_of
 from tundish.loader.run.evaluating.describing import describe_pipeline
 from tundish.loader.run.starting.agreeing import entries_now
 from tundish.loader.run.starting.control import scratch_file
-from tundish.loader.run.starting.payload import pack
-from tundish.loader.run.starting.settings import values_now
-from tundish.loader.run.starting.standin import all_values
+from tundish.loader.run.starting.payload import pack, unpack
+from tundish.loader.run.starting.settings import Applied, values_now
+from tundish.loader.run.starting.standin import adopt, all_values
 from tundish.loader.run.state import describe_plan, plan_differences
 
 if TYPE_CHECKING:
@@ -25,15 +26,7 @@ if TYPE_CHECKING:
 
 
 class HostedPlan:
-    """A plan that several processes have, each its own copy.
-
-    Parameters
-    ----------
-    root : Operator
-        The plan.
-    name : str
-        The name of the host process, for errors.
-    """
+    """A plan that several processes have, each its own copy."""
 
     def __init__(self, root: Operator, name: str) -> None:
         self.root, self._name = root, name
@@ -82,3 +75,16 @@ class HostedPlan:
                 found.append(scratch_file(data))
                 files.callback(os.close, found[-1])
             yield tuple(found)
+
+
+def unpacked(payload: int, globals_: int) -> Operator:
+    """Return the dataset of files that `HostedPlan.packed` wrote, and take the settings and globals that came with it."""
+    by_value = dict[str, dict[str, Any]]()
+    settings, node = unpack(payload, namespaces=by_value)
+    Applied().take(settings)
+    # This process has the consumer's environment, so all of the consumer's values are right here.
+    with mmap.mmap(globals_, 0, access=mmap.ACCESS_READ) as data:
+        entries, values = pickle.loads(data)
+    adopt(entries, values, by_value)
+    found: Operator = node
+    return found

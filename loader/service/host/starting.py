@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.starting.control import scratch_file
@@ -21,8 +22,8 @@ from tundish.loader.service.host.link import ANSWERED_S, HostEndedError, HostLin
 if TYPE_CHECKING:
     import socket
 
-    from tundish.loader.service.host.link import HostSettings
     from tundish.loader.service.host.plan import HostedPlan
+    from tundish.loader.service.host.settings import HostSettings
 
 _STARTS = 6  # attempts, when each host process ends before it answers
 _SHOWN = 4096
@@ -31,19 +32,7 @@ _SHOWN = 4096
 def attach(
     plan: HostedPlan, settings: HostSettings, asked: dict[str, Any] | None
 ) -> tuple[HostLink, dict[str, Any]]:
-    """Connect to the host process of a name, and start it if there is none.
-
-    Parameters
-    ----------
-    plan, settings
-        The dataset, and the name and settings of the host process.
-    asked : dict or None
-        The position from which elements are wanted, as for `HostLink.join`; None only makes sure that the process runs.
-
-    Returns
-    -------
-    HostLink, dict
-        The connection, and what `HostLink.join` gave.
+    """Connect to the host process of a name, and start it if there is none; then `HostLink.join`, if anything is asked.
 
     Raises
     ------
@@ -53,14 +42,12 @@ def attach(
         It runs another dataset.
     """
     deadline = time.monotonic() + ANSWERED_S
-    log: int | None = None
-    problem = ""
+    log, problem = scratch_file(), ""
     try:
         for _ in range(_STARTS):
             with HostFolder.open() as folder:
                 sock = folder.connect(settings.name)
                 if sock is None:
-                    log = scratch_file() if log is None else log
                     sock = _started(folder, settings, log, deadline)
             if sock is None:
                 continue
@@ -82,8 +69,7 @@ def attach(
             + (f"; it wrote:\n{told}" if told else "")
         )
     finally:
-        if log is not None:
-            os.close(log)
+        os.close(log)
 
 
 def _started(
@@ -100,12 +86,11 @@ def _started(
 
 def start_host(folder: HostFolder, settings: HostSettings, log: int) -> None:
     """Start a host process that listens on the socket of a name; the caller holds the folder's lock."""
-    told = {"window": settings.window, "linger": settings.linger, "consumers": settings.consumers}
     with folder.listen(settings.name) as listener:
         fd = listener.fileno()
         statement = (
             "from tundish.loader.service.host.server import main;"
-            f"main({fd},{log},{settings.name!r},{json.dumps(told)!r})"
+            f"main({fd},{log},{json.dumps(asdict(settings))!r})"
         )
         *argv, code = command(interpreter(), import_path(), statement)
         # Detached by a second fork: the consumer that started it may end first, and never has to reap it.
@@ -122,8 +107,6 @@ def start_host(folder: HostFolder, settings: HostSettings, log: int) -> None:
         process.wait()
 
 
-def _last_lines(log: int | None) -> str:
-    if log is None:
-        return ""
+def _last_lines(log: int) -> str:
     end = os.fstat(log).st_size
     return os.pread(log, _SHOWN, max(0, end - _SHOWN)).decode(errors="replace").strip()

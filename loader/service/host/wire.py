@@ -16,92 +16,59 @@ import stat
 from typing import Any
 
 from tundish.loader.run.starting.control import scratch_file
-from tundish.loader.service.connections import handshake
 
-PROTOCOL = 1
 LARGEST = 100 << 10
 """Bytes of a packet; a larger message is in a file."""
 
 _RECEIVED = LARGEST + 4096
 _MOST_FDS = 8
 _MOST_FILE = 1 << 30
-_SMALL, _LARGE = b"\0", b"\1"
-_IN_A_FILE = b"file"
+_IN_A_FILE = b"file"  # neither JSON nor a pickle
 _INT = 4
 
 
-def versions() -> dict[str, Any]:
-    """Return what must be equal at both ends."""
-    return {"protocol": PROTOCOL, **handshake.versions()}
-
-
 class Packet:
-    """A packet of the host process, encoded once for all consumers that it is sent to.
+    """A packet, encoded once for all processes that it is sent to.
 
     Parameters
     ----------
-    data : bytes
-        The packet.
+    message : bytes
+        The message.
     fds : tuple of int
-        The descriptors that travel with it, which it then owns.
+        The descriptors that travel with it; the packet has copies of them.
     """
 
-    __slots__ = ("data", "fds")
+    __slots__ = ("_data", "_fds")
 
-    def __init__(self, data: bytes, fds: tuple[int, ...] = ()) -> None:
-        self.data, self.fds = data, fds
+    def __init__(self, message: bytes, fds: tuple[int, ...] = ()) -> None:
+        self._data, self._fds = message, array.array("i")
+        if len(message) > LARGEST:
+            self._data = _IN_A_FILE
+            self._fds.append(scratch_file(message))
+        for fd in fds:
+            self._fds.append(os.dup(fd))
 
     def __del__(self) -> None:
-        for fd in self.fds:
+        for fd in self._fds:
             os.close(fd)
 
     @classmethod
     def of(cls, message: Any, fds: tuple[int, ...] = ()) -> Packet:
-        """Encode a message; the packet has copies of the descriptors."""
-        body = pickle.dumps(message, protocol=5)
-        kept = tuple(os.dup(fd) for fd in fds)
-        if len(body) < LARGEST:
-            return cls(_SMALL + body, kept)
-        return cls(_LARGE, (scratch_file(body), *kept))
+        """Encode a message of the host process."""
+        return cls(pickle.dumps(message, protocol=5), fds)
 
-
-def send_packet(sock: socket.socket, packet: Packet) -> bool:
-    """Send a packet; return False if the kernel has no room for it now.
-
-    Raises
-    ------
-    ConnectionError
-        The other end is gone.
-    """
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", packet.fds))]
-    try:
-        sock.sendmsg(
-            [packet.data], rights if packet.fds else [], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-        )
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno in (errno.ENOBUFS, errno.ETOOMANYREFS):
-            return False
-        raise
-    return True
+    def send(self, sock: socket.socket) -> None:
+        """Send it, as ``socket.send`` does: one that must not wait raises `BlockingIOError`."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, self._fds)] if self._fds else []
+        sock.sendmsg([self._data], rights, socket.MSG_NOSIGNAL)
 
 
 def send_told(sock: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
     """Send a consumer's message to the host process, waiting for room."""
-    data, file = json.dumps(message, separators=(",", ":")).encode(), None
-    if len(data) > LARGEST:
-        file = scratch_file(data)
-        data, fds = _IN_A_FILE, (file, *fds)
-    try:
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        sock.sendmsg([data], rights, socket.MSG_NOSIGNAL)
-    finally:
-        if file is not None:
-            os.close(file)
+    Packet(json.dumps(message, separators=(",", ":")).encode(), fds).send(sock)
 
 
-def receive_packet(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
+def receive_packet(sock: socket.socket) -> tuple[bytes, list[int]]:
     """Receive one packet with its descriptors; an empty one means that the other end is gone.
 
     Raises
@@ -113,7 +80,7 @@ def receive_packet(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int
     """
     try:
         data, rights, told, _ = sock.recvmsg(
-            _RECEIVED, socket.CMSG_SPACE(_MOST_FDS * _INT), flags | socket.MSG_CMSG_CLOEXEC
+            _RECEIVED, socket.CMSG_SPACE(_MOST_FDS * _INT), socket.MSG_CMSG_CLOEXEC
         )
     except ConnectionResetError:
         return b"", []
@@ -132,9 +99,7 @@ def receive_packet(sock: socket.socket, flags: int = 0) -> tuple[bytes, list[int
 
 def parse_packet(data: bytes, fds: list[int]) -> Any:
     """Return the message of a host process's packet; descriptors other than the message's own stay in `fds`."""
-    if data[:1] == _SMALL:
-        return pickle.loads(memoryview(data)[1:])
-    return pickle.loads(read_file(fds.pop(0)))
+    return pickle.loads(_message(data, fds))
 
 
 def parse_told(data: bytes, fds: list[int]) -> dict[str, Any]:
@@ -145,17 +110,21 @@ def parse_told(data: bytes, fds: list[int]) -> dict[str, Any]:
     ValueError
         The bytes are something else.
     """
-    if data == _IN_A_FILE:
-        if not fds:
-            raise ValueError("its file is missing")
-        data = read_file(fds.pop(0))
     try:
-        message = json.loads(data)
+        message = json.loads(_message(data, fds))
     except (RecursionError, UnicodeDecodeError) as error:
         raise ValueError(str(error)) from None
     if not isinstance(message, dict):
         raise ValueError("it is not a JSON object")  # noqa: TRY004 - its bytes are wrong
     return message
+
+
+def _message(data: bytes, fds: list[int]) -> bytes:
+    if data != _IN_A_FILE:
+        return data
+    if not fds:
+        raise ValueError("its file is missing")
+    return read_file(fds.pop(0))
 
 
 def read_file(fd: int) -> bytes:

@@ -7,7 +7,7 @@ cluster's head has died, so no trainer should be one.
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +94,9 @@ def join(address: str | None = "auto") -> Any:
 def joined(address: str | None = "auto") -> Generator[Any]:
     """Join a cluster, and leave it at the end if this process was in none before."""
     before = import_ray().is_initialized()
-    with ExitStack() as leaving:
-        ray = join(address)
-        if not before:
-            leaving.callback(ray.shutdown)
+    ray = join(address)
+    try:
         yield ray
+    finally:
+        if not before:
+            ray.shutdown()

@@ -6,7 +6,6 @@ name. It is never restarted by Ray, as its name is its own for ever; the fleet s
 
 from __future__ import annotations
 
-import os
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -47,30 +46,12 @@ BeginAgent = Callable[[str, "AgentOrder", str, bytes], object]
 
 
 class RayAgent:
-    """An actor with an agent in it.
-
-    Parameters
-    ----------
-    name : str
-        The agent's name.
-    order : AgentOrder
-        The agent to start.
-    token : bytes
-        The token that its callers have to know.
-    begin : callable
-        Begins the agent.
-    """
+    """An actor with an agent in it."""
 
     def __init__(self, name: str, order: AgentOrder, token: bytes, begin: BeginAgent) -> None:
         from ray.util import get_node_ip_address  # noqa: PLC0415 - this is a process of Ray's
 
         self._agent = begin(name, order, get_node_ip_address(), token)
-
-    def place(self) -> tuple[int, str]:
-        """Return the ids of this process and of its Ray node."""
-        from ray import get_runtime_context  # noqa: PLC0415 - as above
-
-        return os.getpid(), str(get_runtime_context().get_node_id())
 
     def lives(self) -> None:
         """Never return: if the call fails, the actor is gone."""
@@ -104,8 +85,7 @@ class RayEngine:
         self._prefix, self._token, self._begin = f"{service}-agent-", token, begin
         self._options = checked(options or {})
         self._lock = threading.Lock()
-        self._actors: dict[str, Any] = {}
-        self._lives: dict[Any, str] = {}  # of each actor the call that never returns
+        self._actors: dict[str, tuple[Any, Any]] = {}  # each with the call that never returns
         self._closed = threading.Event()
 
     def start(self, order: AgentOrder, count: int = 1) -> list[str]:
@@ -122,9 +102,7 @@ class RayEngine:
         """Stop agents, with their workers, which end as their agent's process does."""
         for name in names:
             with self._lock:
-                actor = self._actors.pop(name, None)
-                for call in [call for call, of in self._lives.items() if of == name]:
-                    del self._lives[call]
+                actor, _ = self._actors.pop(name, (None, None))
             if actor is None:
                 actor = self._found(name)
             if actor is not None:
@@ -134,18 +112,15 @@ class RayEngine:
     def watch(self, timeout_s: float) -> list[str]:
         """Wait until an actor is gone."""
         with self._lock:
-            calls = list(self._lives)
+            calls = {call: name for name, (_, call) in self._actors.items()}
         if not calls:
             self._closed.wait(timeout_s)
             return []
-        gone, _ = self._ray.wait(calls, num_returns=1, timeout=timeout_s)
+        gone, _ = self._ray.wait(list(calls), num_returns=1, timeout=timeout_s)
         if gone:  # all that are gone by now
-            gone, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
+            gone, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
         with self._lock:
-            names = [self._lives.pop(call) for call in gone if call in self._lives]
-            for name in names:
-                self._actors.pop(name, None)
-        return names
+            return [calls[call] for call in gone if self._actors.pop(calls[call], None)]
 
     def find(self) -> list[str]:
         """Return the agents of this service that run or start, whoever started them."""
@@ -166,13 +141,11 @@ class RayEngine:
         """Release the agents, which continue."""
         self._closed.set()
         with self._lock:
-            self._lives.clear()
             self._actors.clear()
 
     def _watch(self, name: str, actor: Any) -> None:
         with self._lock:
-            self._actors[name] = actor
-            self._lives[actor.lives.remote()] = name
+            self._actors[name] = actor, actor.lives.remote()
 
     def _found(self, name: str) -> Any:
         try:

@@ -17,7 +17,7 @@ import weakref
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -55,8 +55,6 @@ class RayServicePlan:
         How many agents; None: as many as trainers need.
     cores : int
         The seats of each.
-    port : int
-        The dispatcher's.
     work_dir : str
         The folder of the dispatcher's journal.
     options, dispatcher : mapping
@@ -68,11 +66,10 @@ class RayServicePlan:
     name: str
     agents: int | None
     cores: int
-    port: int
     work_dir: str | None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    dispatcher: Mapping[str, Any] = field(default_factory=dict)
-    address: str | None = "auto"
+    options: Mapping[str, Any]
+    dispatcher: Mapping[str, Any]
+    address: str | None
 
 
 def port_of(name: str) -> int:
@@ -111,15 +108,7 @@ def begun_agent(name: str, order: AgentOrder, host: str, token: bytes) -> Worker
 
 
 class RayDispatcher:
-    """An actor with the dispatcher and its fleet in it.
-
-    Parameters
-    ----------
-    plan : RayServicePlan
-        The service.
-    token : bytes
-        Its token.
-    """
+    """An actor with the dispatcher in it, and the keeper of its agents."""
 
     def __init__(self, plan: RayServicePlan, token: bytes) -> None:
         from ray.util import get_node_ip_address  # noqa: PLC0415 - this is a process of Ray's
@@ -130,7 +119,7 @@ class RayDispatcher:
             make_own(self._own)
         with TokenFile(token) as path:
             config = DispatcherConfig(
-                plan.port,
+                port_of(plan.name),
                 work_dir=plan.work_dir or str(self._own),
                 fault_tolerant_mode=True,
                 host=get_node_ip_address(),
@@ -149,12 +138,6 @@ class RayDispatcher:
     def token(self) -> bytes:
         """Return the token, for trainers in the cluster: a process that can call this can run anything there anyway."""
         return self._token
-
-    def place(self) -> tuple[int, str]:
-        """Return the numbers of this process and of Ray's node."""
-        from ray import get_runtime_context  # noqa: PLC0415 - as above
-
-        return os.getpid(), str(get_runtime_context().get_node_id())
 
     def stop(self) -> None:
         """Stop the agents, and the dispatcher; a later service begins anew, unless it was given a folder."""
@@ -227,40 +210,37 @@ class RayFleet:
             [sys.executable, "-m", "tundish.loader.service.ray.starting"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            text=True,
         )
         self._ending = weakref.finalize(self, _close, self._process)
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        order = json.dumps({"plan": asdict(plan), "token": credentials.token.decode("latin-1")})
-        self._process.stdin.write(order.encode() + b"\n")
-        self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline() or b'{"error": "its process ended"}')
+        order = {"plan": asdict(plan), "token": credentials.token.decode("latin-1")}
+        answer = self._ask(json.dumps(order))
         if "error" in answer:
             self._ending()
             raise RuntimeError(f"the service did not start on Ray: {answer['error']}")
         self.target = str(answer["target"])
 
     def scale(self, workers: int | None) -> None:
-        """Change the number of agents.
-
-        Parameters
-        ----------
-        workers : int, optional
-            The new number; None: as many as trainers need.
-        """
+        """Change the number of agents; None: as many as trainers need."""
         with DispatcherClient(self.target, self._credentials) as client:
             client.scale(workers)
 
     def stop(self) -> None:
         """Stop the agents and the dispatcher, and the cluster if it was started for them; safe to call twice."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if not self._ending.alive or stdin is None or stdout is None:
-            return
-        with suppress(OSError):
-            stdin.write(b"stop\n")
-            stdin.flush()
-            stdout.readline()
-        self._ending()
+        if self._ending.alive:
+            with suppress(OSError):
+                self._ask("stop")
+            self._ending()
+
+    def _ask(self, line: str) -> dict[str, Any]:
+        """Send the process a line, and return its answer."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        return dict(json.loads(answer)) if answer else {"error": "its process ended"}
 
     def __enter__(self) -> Self:
         return self
@@ -269,7 +249,7 @@ class RayFleet:
         self.stop()
 
 
-def _close(process: subprocess.Popen[bytes]) -> None:
+def _close(process: subprocess.Popen[str]) -> None:
     """End a child process, by closing its input."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
@@ -289,44 +269,7 @@ def start_on_ray(
     dispatcher: Mapping[str, Any] | None = None,
     token_file: str | None = None,
 ) -> RayFleet:
-    """Start agents and their dispatcher on a Ray cluster; the caller does not join it.
-
-    Parameters
-    ----------
-    workers : int, optional
-        The number of agents. Default: as many as trainers need, and none while there is no trainer.
-    cpus_per_worker : int
-        The number of CPUs of each agent, and of the worker processes that it runs.
-    address : str, optional
-        The address of the cluster. ``"auto"``: that of ``RAY_ADDRESS``, or of the cluster that this machine belongs to, or
-        else a new cluster on this machine, which ends with this process. ``"local"``: always a new one.
-    name : str
-        The service's name in the cluster: a second call with it finds the same service.
-    work_dir : str, optional
-        The folder of the dispatcher's journal, which must be reachable from all nodes that it may move to. Default: a folder
-        on the head's machine.
-    options : mapping, optional
-        Ray's options for agents, such as ``resources`` or ``label_selector``: with the trainers' nodes, or apart. By
-        default they are spread over all nodes.
-    dispatcher : mapping, optional
-        Ray's options for the dispatcher. By default it is on the head's node while that is there, so that its address
-        stays the same.
-    token_file : str, optional
-        The file of the token that trainers prove; by default this user's own.
-
-    Returns
-    -------
-    RayFleet
-        The service, with `target`, ``scale`` and ``stop``. It continues when this process ends, unless this call started
-        the cluster.
-
-    Raises
-    ------
-    ImportError
-        Ray is not installed.
-    RuntimeError
-        It did not start; the message has the reason.
-    """
+    """Start agents and their dispatcher on a Ray cluster, as `tundish.service.start` describes it; the caller does not join it."""
     if find_spec("ray") is None:  # it is not imported here
         import_ray()
     credentials = Credentials.find(token_file)
@@ -334,7 +277,6 @@ def start_on_ray(
         name,
         workers,
         cpus_per_worker,
-        port_of(name),
         work_dir,
         dict(options or {}),
         dict(dispatcher or {}),

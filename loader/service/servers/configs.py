@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-import ipaddress
-import logging
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tundish.loader.service.connections.credentials import (
-    Address,
-    parse_address,
-    parse_addresses,
-)
-
-_log = logging.getLogger("tundish.service")
+from tundish.loader.service.connections.credentials import parse_addresses
+from tundish.loader.service.servers.addresses import reached_at
 
 SCHEME = "tcp"
 _PROTOCOLS = (None, "grpc", "grpc+local", SCHEME)
-_PORT = "%port%"
 
 
 @dataclass(frozen=True)
@@ -150,39 +140,6 @@ class WorkerConfig:
 def seconds(milliseconds: int | None, default: float) -> float:
     """Return a time in seconds; 0 is a very short one, as in tf.data."""
     return default if milliseconds is None else max(milliseconds, 1) / 1000
-
-
-def interface(host: str) -> str:
-    """Return the number of an interface of this machine; IPv4 if it has both.
-
-    Raises
-    ------
-    OSError
-        No such interface.
-    """
-    if host in ("", "localhost"):
-        return "127.0.0.1"
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        number = errno.EADDRNOTAVAIL
-        raise OSError(
-            number, f"there is no interface {host!r} to listen on: {error.strerror}"
-        ) from error
-    text = str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])
-    if text != host and "localhost" not in host and ipaddress.ip_address(text).is_loopback:
-        _log.warning(
-            "%r is %s on this machine (/etc/hosts), so only this machine's processes can connect: to admit others, give "
-            "the number of an interface, or 0.0.0.0",
-            host,
-            text,
-        )
-    return text
-
-
-def reached_at(worker_address: str, port: int) -> Address:
-    """Return the address that a worker reports, when it listens on a port."""
-    return parse_address(worker_address.replace(_PORT, str(port)), default_port=port)
 
 
 def _check_port(port: int) -> None:

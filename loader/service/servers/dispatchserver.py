@@ -15,20 +15,16 @@ from tundish.loader.service.dispatching.dispatching import Dispatching, Patience
 from tundish.loader.service.dispatching.journal import NoJournal, open_journal
 from tundish.loader.service.jobs.dealing import ROLE
 from tundish.loader.service.jobs.hosting import Jobs
-from tundish.loader.service.servers.configs import (
-    SCHEME,
-    DispatcherConfig,
-    interface,
-    seconds,
-)
-from tundish.loader.service.servers.joining import Joining
-from tundish.loader.service.servers.running import (
+from tundish.loader.service.servers.addresses import (
     OUTSIDE,
-    StartedServer,
+    interface,
     numbered,
     reached_here,
     reached_there,
 )
+from tundish.loader.service.servers.configs import SCHEME, DispatcherConfig, seconds
+from tundish.loader.service.servers.joining import Joining
+from tundish.loader.service.servers.running import Running, StartedServer
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.loop import DueCall, Loop
@@ -40,7 +36,7 @@ class DispatcherCalls(Calls):
     """The role "dispatcher": a dispatcher's calls, and its clock, in the listener's loop."""
 
     def __init__(self, config: DispatcherConfig) -> None:
-        folder = (config.work_dir or "") if config.fault_tolerant_mode else None
+        folder = config.work_dir if config.fault_tolerant_mode else None
         journal = NoJournal() if folder is None else open_journal(folder)
         gc_ms = config.job_gc_timeout_ms
         patience = Patience(
@@ -120,10 +116,11 @@ class DispatchServer(StartedServer):
     """
 
     _what = "dispatcher"
+    _calls: DispatcherCalls
+    _port: int
 
     def __init__(self, config: DispatcherConfig | None = None, start: bool = True) -> None:
         self._config = config or DispatcherConfig()
-        self._calls: DispatcherCalls | None = None
         if start:
             self.start()
 
@@ -140,18 +137,15 @@ class DispatchServer(StartedServer):
         except BaseException:
             calls.dispatching.close()
             raise
-        self._calls = calls
-        running = self._runs(listener.address, listener.close)
+        self._calls, self._port = calls, listener.address[1]
+        self._running = running = Running(self)
+        running.closes(listener.close)
         listener.start()
-        reached = numbered((reached_there(host, OUTSIDE), listener.address[1]))
+        reached = numbered((reached_there(host, OUTSIDE), self._port))
         agent = {"name": OWN, "address": list(reached), "cores": 0}
         joining = Joining([reached_here(listener.address)], credentials, agent, jobs)
         running.closes(joining.close)
         joining.start()
-
-    def join(self) -> None:
-        """Wait until it is stopped: by another thread, or by a signal's handler."""
-        self._started().stopped.wait()
 
     @property
     def target(self) -> str:
@@ -160,8 +154,8 @@ class DispatchServer(StartedServer):
 
     @property
     def _address(self) -> str:
-        address = self._started().address
-        return show_address((reached_there(self._config.host or "localhost"), address[1]))
+        self._started()
+        return show_address((reached_there(self._config.host or "localhost"), self._port))
 
     def _num_workers(self) -> int:
         """Return the number of workers that are there."""
@@ -169,5 +163,4 @@ class DispatchServer(StartedServer):
 
     def _dispatching(self) -> Dispatching:
         self._started()
-        assert self._calls is not None
         return self._calls.dispatching

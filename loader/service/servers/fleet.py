@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Self
 
@@ -15,6 +13,7 @@ from tundish.loader.service.connections.loop import Complaints
 from tundish.loader.service.dispatching.client import DispatcherClient, Needs
 from tundish.loader.service.servers.engine import AgentEngine, AgentOrder
 from tundish.loader.service.servers.keeping import IDLE_S, AgentRoster
+from tundish.loader.service.servers.running import Running
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.credentials import Credentials
@@ -27,19 +26,7 @@ _LOOK_S = 1.0
 
 
 class Keeper:
-    """Keeps as many agents as are wanted, or as trainers need, in a thread of its own.
-
-    Parameters
-    ----------
-    engine : AgentEngine
-        Runs the agents.
-    target : str
-        The dispatcher's target.
-    cores : int
-        The number of seats that an agent offers.
-    credentials : Credentials, optional
-        The token and certificates; by default this process's.
-    """
+    """Keeps as many agents as are wanted, or as trainers need, in a thread of its own."""
 
     def __init__(
         self, engine: AgentEngine, target: str, cores: int, credentials: Credentials | None = None
@@ -126,21 +113,8 @@ class Keeper:
 class Fleet:
     """Agents that an engine runs for a dispatcher, and all that keeps them.
 
-    It ends, with its agents, when it is closed, when it is left as a context manager, when nothing refers to it any more, or
-    with its process; what else it was given to close ends with it.
-
-    Parameters
-    ----------
-    engine : AgentEngine
-        Runs the agents.
-    target : str
-        The dispatcher's target.
-    agents : int, optional
-        The number of agents; by default as many as trainers need.
-    cores : int
-        The number of seats that an agent offers.
-    closes : callable, optional
-        Called when it has ended.
+    It ends, with its agents, when it is stopped, when it is left as a context manager, when nothing refers to it any more, or
+    with its process; last it calls `closes`. Without a number of agents it keeps as many as trainers need.
     """
 
     def __init__(
@@ -155,12 +129,16 @@ class Fleet:
         self.target = target
         self._client = DispatcherClient(target)
         keeper = Keeper(engine, target, cores)
-        self.close = weakref.finalize(self, _end, os.getpid(), keeper, engine, self._client, closes)
+        self._running = running = Running(self)
+        running.closes(closes)
+        running.closes(self._client.close)
+        running.closes(lambda: engine.stop(engine.find()))
+        running.closes(keeper.close)
         try:
             self.scale(agents)
             keeper.start()
         except BaseException:
-            self.close()
+            self.stop()
             raise
 
     def scale(self, agents: int | None) -> None:
@@ -183,25 +161,10 @@ class Fleet:
 
     def stop(self) -> None:
         """Stop the agents, and everything that was started for them. Safe to call twice."""
-        self.close()
+        self._running.stop()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _end(
-    pid: int,
-    keeper: Keeper,
-    engine: AgentEngine,
-    client: DispatcherClient,
-    closes: Callable[[], object],
-) -> None:
-    if os.getpid() != pid:
-        return  # a forked child, whose parent has the agents
-    keeper.close()
-    engine.stop(engine.find())
-    client.close()
-    closes()
+        self.stop()

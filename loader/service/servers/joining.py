@@ -151,10 +151,11 @@ class Joining:
             self._news = False
             serves, lost = self._jobs.serves(), self._jobs.lost()
             jobs = {"serves": serves, "gave": self._jobs.gave(), **_told_of(lost)}
-            try:
-                answer, _ = self._call("heartbeat", news=True, wait_s=wait_s, **self._agent, **jobs)
-            except _NewsError:
+            request = self._caller.begin("heartbeat", wait_s=wait_s, **self._agent, **jobs)
+            if not self._answered(request, news=True):
+                self._caller.cancel(request)
                 continue
+            answer, _ = request.result()
             self._jobs.told(lost)
             self._joined.set()
             wait_s = 0.0 if answer["start"] else self._interval_s
@@ -162,7 +163,9 @@ class Joining:
             self._jobs.do(orders, answer["stop"], self._fetch)
 
     def _fetch(self, dataset: str) -> bytes:
-        return self._call("dataset", id=dataset)[1][0]
+        request = self._caller.begin("dataset", id=dataset)
+        self._answered(request)
+        return request.result()[1][0]
 
     def _leave(self) -> None:
         """Tell the dispatcher, if it hears it soon; it sees the connection's end otherwise."""
@@ -170,20 +173,14 @@ class Joining:
             request = self._caller.begin("leave", name=self._agent["name"])
             self._wait(request, time.monotonic() + _NOTICE_S, lambda: False)
 
-    def _call(
-        self, do: str, *, news: bool = False, **fields: Any
-    ) -> tuple[dict[str, Any], list[bytes]]:
-        """Make a call, and return its answer; with `news`, raise `_NewsError` if a job ends meanwhile."""
-        request = self._caller.begin(do, **fields)
+    def _answered(self, request: Outstanding, *, news: bool = False) -> bool:
+        """Wait for the answer to a call; with `news`, return False if a job has ended first, and the dispatcher must hear of it now."""
         until = time.monotonic() + self._patience_s
         self._wait(request, until, lambda: self._stopping or (news and self._news))
         if self._stopping:
             raise _StoppedError
-        if request.done:
-            return request.result()
-        if news and self._news:
-            self._caller.cancel(request)
-            raise _NewsError
+        if request.done or (news and self._news):
+            return request.done
         reason = f" ({self._caller.error})" if self._caller.error is not None else ""
         raise TimeoutError(
             errno.ETIMEDOUT,
@@ -234,10 +231,6 @@ def _told_of(lost: Mapping[str, LostJob]) -> dict[str, Any]:
         },
         "orders": {name: each.order.wanted for name, each in lost.items()},
     }
-
-
-class _NewsError(Exception):
-    """A job has ended, and the dispatcher must be notified now."""
 
 
 class _StoppedError(Exception):

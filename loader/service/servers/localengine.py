@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from tundish.forked import renewed
 from tundish.loader.run.starting.surroundings import command, import_path, interpreter
-from tundish.loader.service.connections.credentials import TOKEN_FILE
 from tundish.loader.service.servers.configs import DispatcherConfig
 from tundish.loader.service.servers.dispatchserver import DispatchServer
 from tundish.loader.service.servers.fleet import Fleet
@@ -34,18 +33,10 @@ _MAIN = "from tundish.loader.service.servers.agentprocess import main;main()"
 
 
 class LocalEngine:
-    """Runs agents as processes of this machine; each ends when its input does, so none outlives this process.
+    """Runs agents as processes of this machine; each ends when its input does, so none outlives this process."""
 
-    Parameters
-    ----------
-    token_file : str, optional
-        The file of the token that they know; by default the one that this process finds.
-    """
-
-    def __init__(self, token_file: str | None = None) -> None:
-        self._environ = dict(os.environ)
-        if token_file is not None:
-            self._environ[TOKEN_FILE] = token_file
+    def __init__(self) -> None:
+        self._environ = dict(os.environ)  # with the token file of now
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
         self._numbers = itertools.count(1)
         self._prefix = f"local-{os.getpid()}-{secrets.token_hex(4)}"
@@ -118,15 +109,7 @@ def _close_input(process: subprocess.Popen[bytes]) -> None:
 
 
 def local_fleet(workers: int | None = None, cpus_per_worker: int = 1) -> Fleet:
-    """Start a dispatcher in this process, and agents as processes of this machine.
-
-    Parameters
-    ----------
-    workers : int, optional
-        The number of agents; by default as many as trainers need.
-    cpus_per_worker : int
-        The number of seats that an agent offers.
-    """
+    """Start a dispatcher in this process, and agents as processes of this machine; by default as many as trainers need."""
     dispatcher = DispatchServer(DispatcherConfig())
     try:
         engine = LocalEngine()

@@ -16,20 +16,16 @@ from tundish.loader.service.connections.credentials import (
 )
 from tundish.loader.service.jobs.dealing import ROLE
 from tundish.loader.service.jobs.hosting import Jobs
-from tundish.loader.service.servers.configs import (
-    WorkerConfig,
+from tundish.loader.service.servers.addresses import (
     interface,
-    reached_at,
-    seconds,
-)
-from tundish.loader.service.servers.joining import Joining
-from tundish.loader.service.servers.running import (
-    Running,
-    StartedServer,
     is_loopback,
     numbered,
+    reached_at,
     reached_there,
 )
+from tundish.loader.service.servers.configs import WorkerConfig, seconds
+from tundish.loader.service.servers.joining import Joining
+from tundish.loader.service.servers.running import Running, StartedServer
 from tundish.shm.budget import usable_cores
 
 _log = logging.getLogger("tundish.service")
@@ -67,11 +63,11 @@ class WorkerServer(StartedServer):
     """
 
     _what = "worker"
+    _agent: Agent
+    _joining: Joining | None = None
 
     def __init__(self, config: WorkerConfig, start: bool = True) -> None:
         self._config = config
-        self._agent: Agent | None = None
-        self._joining: Joining | None = None
         if start:
             self.start()
 
@@ -89,20 +85,21 @@ class WorkerServer(StartedServer):
         jobs = Jobs(credentials.tls)
         roles = {ROLE: jobs}
         agent = Agent(host, config.port, credentials, name=name, cores=config.cores, roles=roles)
-        self._agent, running = agent, self._runs(agent.address, agent.close)
+        self._agent, self._running = agent, Running(self)
+        self._running.closes(agent.close)
         try:
             agent.start()
-            self._join_dispatcher(running, credentials, jobs, name, machine)
+            self._join_dispatcher(self._running, credentials, jobs, name, machine)
         except BaseException:
-            running.stop()
+            self.stop()
             raise
 
     def _join_dispatcher(
         self, running: Running, credentials: Credentials, jobs: Jobs, name: str, machine: str
     ) -> None:
-        config, port = self._config, running.address[1]
+        config, (host, port) = self._config, self._agent.address
         dispatchers = parse_addresses(config.dispatcher_address)
-        address = (reached_there(running.address[0], dispatchers[0]), port)
+        address = (reached_there(host, dispatchers[0]), port)
         if config.worker_address is not None:
             address = reached_at(config.worker_address, port)
         if is_loopback(numbered(address)) and not any(map(is_loopback, map(numbered, dispatchers))):
@@ -139,16 +136,16 @@ class WorkerServer(StartedServer):
         TimeoutError
             The dispatcher was gone for too long.
         """
-        self._started().stopped.wait()
+        super().join()
         if self._joining is not None and self._joining.error is not None:
             raise self._joining.error
 
     @property
     def _address(self) -> str:
-        return show_address(self._started().address)
+        self._started()
+        return show_address(self._agent.address)
 
     def _num_tasks(self) -> int:
         """Return the number of worker processes that trainers have here."""
         self._started()
-        assert self._agent is not None
         return self._agent.workers
