@@ -25,6 +25,7 @@ from tundish.loader.service.connections.calling import Caller
 from tundish.loader.service.connections.credentials import Address
 from tundish.loader.service.connections.dialing import Refused
 from tundish.loader.service.connections.listening import Listener
+from tundish.loader.service.connections.mail import encoded
 
 Handler = Callable[..., Any]
 
@@ -130,6 +131,30 @@ def test_a_later_answer_for_one_who_has_left() -> None:
 def went_on(calls: Caller) -> bool:
     calls.advance()
     return True
+
+
+def test_what_a_caller_said_last_counts_though_its_answers_cannot_be_sent() -> None:
+    """A connection that is closed before its answers were read is reset."""
+    said: list[str] = []
+    held, goes = threading.Event(), threading.Event()
+
+    def handle(fields: dict[str, Any], blobs: list[bytes], number: int) -> Any:
+        said.append(fields["do"])
+        return {}, [bytes(64 << 20)] if fields["do"] == "ask" else []
+
+    def hold() -> None:
+        held.set()
+        goes.wait(10)
+
+    with serving(handle) as listener:
+        with dial(listener.address, OURS, "test", {}).socket as sock:
+            sock.send(b"".join(encoded({"do": "ask", "call": 1}, [])))
+            until(lambda: said)
+            listener.loop.soon(hold)
+            assert held.wait(10)
+            sock.send(b"".join(encoded({"do": "leave", "call": 2}, [])))
+        goes.set()
+        until(lambda: said == ["ask", "leave"])
 
 
 def test_each_caller_has_a_number_and_leaves_once() -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from tests.service.listeners import OURS, FixedPlace, listening
+from tests.service.listeners import OURS, FixedPlace, free_port, listening
 from tests.service.waiting import together, until
 
 import tundish as td
@@ -33,6 +33,7 @@ from tundish.loader.service.connections.handshake import Refused
 from tundish.loader.service.connections.loop import Loop
 from tundish.loader.service.jobs import job as jobs_job
 from tundish.loader.service.jobs import jobserver
+from tundish.loader.service.jobs import places as jobs_places
 from tundish.loader.service.jobs import window as jobs_window
 from tundish.loader.service.jobs.consuming import Consume
 from tundish.loader.service.jobs.dealing import Dealing
@@ -159,7 +160,7 @@ def test_an_epoch_is_a_job_of_its_own() -> None:
         assert first != second
 
 
-def test_of_epochs_that_are_over_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_epochs_that_are_over_no_iterator_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobserver, "_TICK_S", 0.01)
     with serving(td.Dataset.range(3)) as job:
         for epoch in range(4):
@@ -232,7 +233,103 @@ def test_an_epoch_that_was_begun_again_is_not_over(monkeypatch: pytest.MonkeyPat
             next(it)
             forgotten(job, 0)
             with job.one("b") as new:
-                assert numbers(new) == list(range(30))
+                rest = numbers(new)
+    assert rest
+    assert rest == list(range(30))[-len(rest) :]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("kind", ["shared", "rounds"])
+def test_who_comes_to_an_epoch_that_others_have_left_early_has_the_rest(
+    kind: str, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with so many steps an epoch: the quick consumer may be in the next one before the slow one comes."""
+    monkeypatch.setattr(jobserver, "_TICK_S", 0.01)
+    ds = td.Dataset.range(200).shuffle(200)
+    with serving(ds, Dealing(kind, consumers=2 if kind == "rounds" else None)) as job:
+        with job.one("0") as it:
+            had = numbers(it, 20)
+        with Elements(job.plan("0"), iteration=1) as it:
+            next(it)
+            if not at_once:
+                forgotten(job, 0)
+            with job.one("1") as late:
+                rest = numbers(late, 50)
+    assert len({*had, *rest}) == 70
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_state_of_an_epoch_that_others_have_finished_goes_on_without_their_elements(
+    at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobserver, "_TICK_S", 0.01)
+    ds = td.Dataset.range(100).shuffle(100)
+    with serving(ds) as job:
+        with job.one("a") as a:
+            with job.one("b") as b:
+                had = numbers(b, 10) + numbers(a, 10)
+                state = b.state_dict()
+                numbers(b, 10)  # these are given up
+            had += numbers(a)
+        for epoch in (1, 2):
+            with Elements(job.plan("a"), iteration=epoch) as it:
+                next(it)
+        with Elements(job.plan("a"), iteration=3) as it:
+            next(it)
+            if not at_once:
+                forgotten(job, 0)
+            with job.one("b") as b:
+                b.load_state_dict(state)
+                had += numbers(b)
+    assert sorted(had) == list(range(100))
+
+
+def test_a_consumer_that_comes_just_as_others_begin_the_next_epoch_has_nothing_of_this_one() -> (
+    None
+):
+    """The iterator of the one that is over is about to end then."""
+    with serving(td.Dataset.range(30)) as job:
+        assert numbers(job.one()) == list(range(30))
+        with Elements(job.plan(), iteration=1) as it:
+            next(it)
+            with job.one() as late, pytest.warns(UserWarning, match="all 30 of iteration 0"):
+                assert numbers(late) == []
+
+
+def test_what_is_known_of_epochs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobserver, "_MOST_RESTING", 3)
+    with serving(td.Dataset.range(100)) as job:
+        for epoch in range(8):
+            with Elements(job.plan(), iteration=epoch) as it:
+                numbers(it, 5)
+        assert list(job.server._resting) == [4, 5, 6]
+        monkeypatch.setattr(jobserver, "_MOST_RESTING_BYTES", 0)
+        numbers(Elements(job.plan(), iteration=8), 5)
+        assert not job.server._resting
+
+
+def test_a_run_of_other_seeds_goes_back_to_an_epoch_that_all_have_left() -> None:
+    """Nobody is there whom its state could contradict."""
+    ds = td.Dataset.range(30).shuffle(30)
+    with serving(ds) as job, job.one("a") as it:
+        had = numbers(it, 10)
+        state = it.state_dict()
+    with serving(ds) as job:
+        numbers(job.one())
+        numbers(Elements(job.plan(), iteration=1))
+        with job.one("a") as it:
+            it.load_state_dict(state)
+            assert sorted(had + numbers(it)) == list(range(30))
+
+
+def test_passes_that_end_early_leave_their_epochs() -> None:
+    """Nobody closes a consumer whose pass is over before the job is: the next pass takes its place."""
+    with serving(td.Dataset.range(100)) as job:
+        ds = Dataset._of(job.plan("a")).take(5).repeat(10)
+        with Elements(ds._node, iteration=0, workers=0) as it:
+            numbers(it, 50)
+            until(lambda: job.server.consumers() <= 1, timeout_s=10.0)
+            assert sum(not each.ended for each in job.server._iterations.values()) <= 2
 
 
 def test_nobody_has_missed_a_round_that_was_not_complete() -> None:
@@ -284,6 +381,18 @@ def test_a_job_that_another_agent_begins_again_waits_for_the_consumers_it_had() 
         rest = together(lambda: numbers(new), *(partial(after_the_new_one, it) for it in (a, b)))
 
     assert sorted([*had, *itertools.chain(*rest)]) == list(range(60))
+
+
+def test_an_epoch_of_a_job_that_has_begun_again_waits_for_its_consumers_until_a_lease_is_over() -> (
+    None
+):
+    """Not a lease from its own beginning: they may have been in this epoch, and are back by then."""
+    with serving(td.Dataset.range(10), Dealing(lease_s=20.0), again=True) as job:
+        began = time.monotonic()
+        job.server._awaits_until = began + 0.2
+        with Elements(job.plan(), iteration=1) as it:
+            assert numbers(it) == list(range(10))
+        assert 0.2 <= time.monotonic() - began < 10.0
 
 
 def test_a_job_that_begins_again_waits_also_if_one_that_begins_from_merged_states_comes_first() -> (
@@ -600,6 +709,18 @@ def test_a_dataset_that_the_dispatcher_no_longer_knows_is_an_error_at_once() -> 
     place = Restarted(("127.0.0.1", 1), OURS)
     node = Consume(td.Dataset.range(3)._node, place, "j", Dealing(), patience_s=1.0)
     with Elements(node, iteration=0) as it, pytest.raises(FileNotFoundError, match="no dataset"):
+        next(it)
+
+
+def test_who_waits_long_for_a_server_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs_places, "_ALONE_S", 0.1)
+    place = FixedPlace(("127.0.0.1", free_port()), OURS)
+    node = Consume(td.Dataset.range(3)._node, place, "j", Dealing(), patience_s=1.5)
+    with (
+        Elements(node, iteration=0) as it,
+        pytest.warns(UserWarning, match=r"job 'j' is not served for .* nothing listens there"),
+        pytest.raises(ConnectionError, match="not served"),
+    ):
         next(it)
 
 

@@ -94,8 +94,10 @@ def test_random_schedules(seed: int) -> None:
                 asked_of = [j for j, a in model.asked.items() if a == name]
                 serves = {j: rng.randrange(2) for j in asked_of if j in model.jobs}
                 happen([heard(name, now, serves={j: d.Served(n) for j, n in serves.items()})])
+                _, before = model.agents.get(name, (0.0, {}))
                 model.agents[name] = (now, serves)
-                model.used.update({j: now for j, consumers in serves.items() if consumers})
+                used = {j for j, consumers in serves.items() if consumers or before.get(j)}
+                model.used.update(dict.fromkeys(used, now))
             case "leave":
                 name = rng.choice(names)
                 happen([d.AgentLeft(name)])
@@ -219,6 +221,9 @@ class TestJobs:
         used = apply(state, heard("a", 5.0, serves={"job": d.Served(1)}))
         assert d.unused(used, 15.0, 10.0) == []
         assert d.unused(used, 1e9, 10.0) == [], "it has a consumer, however long a heartbeat waits"
+        left = apply(used, heard("a", 12.0, serves={"job": d.Served(0)}))
+        assert d.unused(left, 22.0, 10.0) == [], "it had one until now"
+        assert d.unused(left, 22.1, 10.0) == [d.JobForgotten("job")]
         idle = apply(state, heard("a", 5.0, serves={"job": d.Served(0)}))
         assert d.unused(idle, 15.0, 10.0) == [d.JobForgotten("job")]
 

@@ -354,6 +354,20 @@ class Run:
         if not keeps:
             self.start(again=self.random.random() < 0.5)
 
+    def rest(self) -> None:
+        """Have the iterator end as all consumers are gone for longer than a lease; then they are back."""
+        for name, member in self.job.members.items():
+            self.job.members.cut(name, member.life, self.now)
+        for trainer in self.trainers.values():
+            trainer.holding.joined = False
+        self.now += LEASE_S
+        while self.job.members:
+            self.job.tick(self.now)
+        rested = self.job.rested()
+        if rested is not None:
+            self.counts["rested"] += 1
+            self.job, self.iterator, self.beginning = rested, None, None
+
     def notice(self, probability: float) -> None:
         for each in list(self.unnoticed):
             if self.random.random() < probability:
@@ -369,7 +383,9 @@ class Run:
         what = self.random.random()
         name = self.random.choice(list(self.trainers))
         trainer = self.trainers[name]
-        if what < 0.15:
+        if what < 0.04:
+            self.rest()
+        elif what < 0.15:
             self.counts["job crashes"] += 1
             self.start(again=self.random.random() < 0.8)
             for each in self.trainers.values():
@@ -433,6 +449,9 @@ class Run:
         else:
             self.happen()
         self.job.tick(self.now)
+        owners = self.job._owners
+        above = {owners._names[each] for each in owners._owners[owners.low - owners.floor :]}
+        assert owners.above_low() == above - {""}
 
     def go(self) -> None:
         for _ in range(MOST_STEPS):
@@ -512,7 +531,8 @@ def test_nothing_is_missing_and_nothing_comes_twice(rounds: bool) -> None:
     few = run_all(4, rounds=rounds, opened=opened)
 
     assert few == run_all(4, rounds=rounds)
-    assert counts["job crashes"] > 30
+    assert counts["job crashes"] > 20
+    assert counts["rested"] > 5
     assert counts["killed, back with its state"] > 20
     assert counts["elements with others"] > 100
 
@@ -632,6 +652,56 @@ def test_a_consumer_that_comes_back_after_its_lease_goes_on() -> None:
     assert isinstance(answer, DealtElements)
     assert [number for number, _ in answer.elements][:1] == [2]
     assert isinstance(job.ask("a", "a", ElementRequest(None, 0, 0)), Declined)
+
+
+def test_a_job_does_not_begin_with_the_merged_state_of_one_that_left_before() -> None:
+    """A new consumer begins alone then, and the other is not taken for one of the same run when it comes back."""
+    job = SharedJob(lease_s=1.0, again=True)
+    merged = claim("old", 3, generation=(1, "d"), origin=3, state={"seed": 7})
+    assert job.join(merged, "1", 0.0) is None
+    job.members.cut("old", "1", 0.0)
+    job.tick(1.0)
+    assert job.join(Holding("new").claim(), "2", 2.0) is None
+    order = job.order()
+    assert order is not None
+    assert order.state is None
+    job.began(order.turn, {"seed": 8})
+    job.made(order.turn, "x")
+    assert isinstance(job.ask("new", "2", ElementRequest(0, 0, 0)), DealtElements)
+
+    assert job.join(merged, "3", 3.0) is None
+    assert job.ask("new", "2", ElementRequest(1, 1, 0)) == JoinAnew()
+    other = claim("new", 0, [(0, 1)], state={"seed": 8})
+    assert isinstance(job.join(other, "4", 3.0), Declined)
+
+
+def test_a_consumer_that_is_silent_costs_the_others_no_memory() -> None:
+    """In a long step it keeps the elements that are on their way to it, and what others have from there on stays listed."""
+    job, quick, silent = SharedJob(), Holding("quick"), Holding("silent")
+    for holding in (quick, silent):
+        assert job.join(holding.claim(), holding.consumer, 0.0) is None
+        holding.join()
+    order = job.order()
+    assert order is not None
+    job.began(order.turn, {"seed": 1})
+    for number in range(20_000):
+        order = job.order()
+        assert order is not None
+        job.made(order.turn, number, 1, {"seed": 1, "number": number})
+        if number == 0:
+            assert isinstance(job.ask("silent", "silent", silent.request()), DealtElements)
+            continue
+        ask = quick.request()
+        assert ask.request is not None
+        answer = job.ask("quick", "quick", ask)
+        assert isinstance(answer, DealtElements)
+        quick.came(ask.request, answer.elements, answer.told)
+        quick.heard(quick._received)
+        assert quick.deliver() == (number, number)
+
+    assert len(job._made.states) < 200
+    assert quick._links <= 1024
+    assert quick.claim().had == ((1, 20_000),)
 
 
 @pytest.mark.parametrize("job", [SharedJob(), SharedWindow(), SharedWindow(waits=True)])

@@ -380,6 +380,22 @@ def test_no_consumer_has_elements_of_another_after_the_process_has_died(
         assert sorted([*found, *rest.result()]) == [*range(60)]
 
 
+def test_a_dispatcher_hears_of_consumers_before_the_next_heartbeat(stack: ExitStack) -> None:
+    """A job without consumers may be forgotten."""
+    cluster = Cluster(stack, workers=1)
+    client = stack.enter_context(DispatcherClient(cluster.target))
+
+    def consumers() -> int:
+        [job] = client.status()["jobs"]
+        found: int = job["consumers"]
+        return found
+
+    with iter(cluster.computes(Dataset.range(1000), job_name="used")) as it:
+        next(it)
+        until(lambda: consumers() == 1, timeout_s=6.0)
+    until(lambda: consumers() == 0, timeout_s=6.0)
+
+
 def serving() -> set[psutil.Process]:
     """Return the processes of the jobs that this process's agents serve, and those of the cluster."""
     found = set()

@@ -94,7 +94,11 @@ class Mail:
         OSError, ValueError
             The connection has ended, or a message is malformed.
         """
-        self._send()
+        try:
+            self._send()
+        except OSError:
+            next(self._reading)  # the other end is gone: what it said last still counts
+            raise
         self._reads_by_writing = next(self._reading)
         self._send()  # answers to messages that have just arrived
 

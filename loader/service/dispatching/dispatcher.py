@@ -257,9 +257,10 @@ def apply(state: DispatcherState, entry: Entry, now: float = 0.0) -> DispatcherS
 
 
 def _heard(state: DispatcherState, agent: AgentHeard) -> DispatcherState:
+    before = state.agents[agent.name].serves if agent.name in state.agents else {}
     state = replace(state, agents={**state.agents, agent.name: agent})
     for name, served in agent.serves.items():
-        if served.consumers:
+        if served.consumers or before.get(name, served).consumers:  # it has had some until now
             state = _with_job(state, name, used_at=agent.at)
         if served.gave and does_serve(state, agent, name):
             state = _with_job(state, name, gave=True)

@@ -316,8 +316,9 @@ class Consumed:
         A connection that is closed while answers are on their way is reset, and what was sent last may be lost:
         the job would hold this consumer's elements back until its lease ends.
         """
-        caller = self._caller
-        if caller is not None and self._holding.joined and os.getpid() == self._owner:
+        caller, joining = self._caller, self._joining
+        there = self._holding.joined or (joining is not None and joining.sent and not joining.done)
+        if caller is not None and there and os.getpid() == self._owner:
             said, until = caller.begin("leave", again=False), time.monotonic() + _GOODBYE_S
             caller.advance()
             while not said.done and caller.error is None and time.monotonic() < until:

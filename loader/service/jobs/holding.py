@@ -8,15 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from tundish.loader.service.jobs.claims import Claim, Common, Told
-from tundish.loader.service.jobs.ranges import Ranges, numbers_of, of_numbers
+from tundish.loader.service.jobs.ranges import Ranges, of_numbers, union, within
 from tundish.loader.service.jobs.requests import MOST_ANSWER_BYTES, ElementRequest
 
 _ANSWER_S = 0.01
 _MOST_ELEMENTS = 64
 _SHARE = 16  # of the elements that were used, a request is for one in so many at most
+_LINKS = 1024
 
-Mark = tuple[Common, Any, int]
-"""A base, the numbers delivered from its low on as a chain, and how many requests were delivered."""
+Mark = tuple[Common, Ranges, Any, int]
+"""A base, the numbers delivered from its low on as ranges, the last of them as a chain, and how many requests were delivered."""
 
 
 class Holding:
@@ -44,7 +45,9 @@ class Holding:
         self._most = 1  # elements of a request
         self.base = Common()
         self.ended = self.joined = False
-        self._chain: Any = None
+        self._ranges: Ranges = ()  # delivered from the base's low on
+        self._chain: Any = None  # delivered since then
+        self._links = 0
         self._hand: deque[tuple[int, int, Any, Told | None]] = deque()
         self._sizes: deque[int] = deque()  # of requests without an answer
         self._asked = self._received = self._acked = self._delivered = 0
@@ -137,7 +140,7 @@ class Holding:
     @property
     def is_new(self) -> bool:
         """True if nothing was delivered, now or before the state that was loaded."""
-        return self.base.run is None and self._chain is None
+        return self.base.run is None and not self._had()
 
     @property
     def done(self) -> bool:
@@ -150,6 +153,9 @@ class Holding:
         if told is not None:
             self._rebase(*told)
         self._chain = (number, self._chain)
+        self._links += 1
+        if self._links >= max(_LINKS, len(self._ranges)):
+            self._settle(self._had())
         whole = not self._hand or self._hand[0][0] > request
         self._delivered = request + whole
         return number, value
@@ -157,33 +163,33 @@ class Holding:
     def _rebase(self, base: Common, own: Ranges) -> None:
         if base.state is None:  # it has not changed
             base = replace(base, at=self.base.at, state=self.base.state)
-        numbers = dict.fromkeys(n for n in _unchained(self._chain) if n >= base.low)
-        self.base, self._chain = base, None
-        for number in (*reversed(numbers), *(n for n in numbers_of(own) if n not in numbers)):
-            self._chain = (number, self._chain)
+        self.base = base
+        self._settle(union([*within(self._had(), base.low), *own]))
+
+    def _settle(self, had: Ranges) -> None:
+        """Keep the numbers that were delivered as ranges: there may be many, if another consumer keeps the low down."""
+        self._ranges, self._chain, self._links = had, None, 0
 
     def _had(self) -> Ranges:
-        return of_numbers(_unchained(self._chain))
+        return _joined(self._ranges, self._chain)
 
     # -- state ----------------------------------------------------------------------------------
 
     def mark(self) -> Mark:
         """Return where the last delivered element left the consumer."""
-        return self.base, self._chain, self._delivered
+        return self.base, self._ranges, self._chain, self._delivered
 
     def dump(self, mark: Mark) -> dict[str, Any]:
         """Return a mark as JSON; the job hears of it with the next request."""
-        base, chain, delivered = mark
+        base, ranges, chain, delivered = mark
         self._kept = max(delivered, self._kept or 0)
-        return Claim(self.consumer, base, of_numbers(_unchained(chain))).to_json()
+        return Claim(self.consumer, base, _joined(ranges, chain)).to_json()
 
     def load(self, claim: Claim) -> None:
         """Go to the position that `dump` returned."""
         self.consumer = claim.consumer or self.consumer
-        self.base, self._chain = claim.base, None
-        for first, stop in claim.had:
-            for number in range(first, stop):
-                self._chain = (number, self._chain)
+        self.base = claim.base
+        self._settle(claim.had)
         self._hand.clear()
         self._sizes.clear()
         self.ended = self.joined = False
@@ -191,9 +197,10 @@ class Holding:
         self._kept = 0
 
 
-def _unchained(chain: Any) -> list[int]:
+def _joined(ranges: Ranges, chain: Any) -> Ranges:
+    """Return ranges with the numbers of a chain."""
     numbers = []
     while chain is not None:
         number, chain = chain
         numbers.append(number)
-    return numbers
+    return union([*ranges, *of_numbers(numbers)]) if numbers else ranges

@@ -13,9 +13,10 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 from tundish.loader.service.jobs.claims import Claim, Common, Told
 from tundish.loader.service.jobs.members import JobMember, JobMembers
@@ -101,6 +102,29 @@ class SharedJob:
         self._earlier: set[str] = set()  # consumers of the job before this one
         self._ended = False  # a consumer was told so
 
+    def rested(self) -> Self | None:
+        """Return the job as it goes on with another iterator, when all consumers have left; None if it has dealt nothing."""
+        if not self.dealing:
+            return None
+        other = copy(self)
+        other.begin_anew()
+        return other
+
+    def begin_anew(self) -> None:
+        """Drop everything but who has had which element."""
+        made, owners, earlier, ended = self._made, self._owners, self._earlier, self._ended
+        origin, ahead = self._origin, self._ahead
+        self._reset(self.generation, self._began, again=False)
+        self.dealing, self._ended = True, ended
+        self._origin, self._ahead, self._owners, self._earlier = origin, ahead, owners, earlier
+        # Whoever has left waits for no state, so all numbers below the low were had.
+        self._made.go_on(made, owners.low)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of what it knows about elements that were had."""
+        return self._owners.nbytes
+
     # -- who takes part -------------------------------------------------------------------------
 
     def join(self, claim: Claim, life: str, now: float) -> Declined | None:
@@ -173,15 +197,23 @@ class SharedJob:
             return "the name of a consumer of a job must not be empty"
         if self.rounds is not None and claim.consumer not in map(str, range(self.rounds)):
             return f"the job deals in rounds to consumers 0 to {self.rounds - 1}; there is no {claim.consumer!r}"
-        mine, its = self.generation, claim.base.generation
+        return self._misfit_of(claim.base)
+
+    def continues(self, claim: Claim) -> bool:
+        """Return True if a consumer with this claim may join; False if its state is of another run."""
+        return self._misfit_of(claim.base) is None
+
+    def _misfit_of(self, base: Common) -> str | None:
+        """Return why a base is of another run than this job; None if it may be of this one."""
+        mine, its = self.generation, base.generation
         if its > mine:
             return None
-        if its != mine and (its[0] or claim.base.run is not None):
+        if its != mine and (its[0] or base.run is not None):
             return "the job continues from a merged state that this consumer did not load: start from that state, or use another job name"
         run = self._made.run
-        if None not in {run, claim.base.run} and claim.base.run != run:
+        if None not in {run, base.run} and base.run != run:
             return (
-                f"the state is of another run: [fingerprint, iteration, seed, graph_seed] are {claim.base.run} in the "
+                f"the state is of another run: [fingerprint, iteration, seed, graph_seed] are {base.run} in the "
                 f"state, {run} in the running job; start without it, or use another job name"
             )
         return None
@@ -197,6 +229,8 @@ class SharedJob:
             return
         self.dealing = True
         newest = max((claim.base for claim in known), key=lambda base: base.low, default=Common())
+        # Whoever brought another generation or run may have left meanwhile.
+        self.generation, self._made.run = newest.generation, newest.run
         self._origin, self._ahead = newest.origin, newest.ahead
         self._owners = Owners(newest)
         self._earlier = {*absent, *newest.counts}

@@ -156,7 +156,9 @@ class JobProcess:
                     self.failed = message.text.decode(errors="replace")
                     self._settled.set()
                 case ControlKind.CONSUMERS:
-                    self._consumers = message.value
+                    before, self._consumers = self._consumers, message.value
+                    if bool(before) != bool(self._consumers):
+                        self._changed()  # a job that nobody uses is forgotten, perhaps before the next heartbeat
                 case ControlKind.GIVES:
                     self.gave = True
         if self._control.closed:

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset
     from tundish.loader.service.connections.loop import Loop
     from tundish.loader.service.connections.roles import Accepted
+    from tundish.loader.service.jobs.job import SharedJob
 
 _TICK_S = 0.5
+_MOST_RESTING = 64
+"""The iterations without consumers of which it is known who has had which element; the oldest are forgotten."""
+_MOST_RESTING_BYTES = 64 << 20
+"""The bytes that this may take."""
 
 
 class JobServer:
@@ -65,6 +70,8 @@ class JobServer:
         self._iterations: dict[int, ServedIteration] = {}
         # Iterations whose elements consumers have had, and how many there were.
         self._finished: dict[int, int] = {}
+        # What is known of iterations whose iterators have ended, as all consumers had left.
+        self._resting: dict[int, SharedJob] = {}
         self._callers: dict[int, tuple[ServedIteration, str]] = {}
         # Consumers that came to one of these, and how many elements they missed.
         self._late: dict[int, int] = {}
@@ -133,13 +140,12 @@ class JobServer:
             where = "".join(f"[{key!r}]" for key in unfit.where)
             raise CheckpointError(f"this state is malformed: {where} {unfit.problem}") from None
         served = self._iterations.get(iteration)
-        if served is None and claim.is_new and iteration in self._finished:
-            self._late[caller] = self._finished[iteration]
-            return {}, ()
         if served is None or served.ended:
-            for each in self._iterations.values():
-                if not each.consumers():
-                    each.end()
+            if claim.is_new and iteration in self._finished:
+                self._late[caller] = self._finished[iteration]
+                return {}, ()
+            job = self._resting.pop(iteration, None)
+            self._rest()
             self._finished.pop(iteration, None)
             served = self._iterations[iteration] = ServedIteration(
                 self._dataset,
@@ -147,9 +153,10 @@ class JobServer:
                 self._dealing,
                 workers=self._workers,
                 most_bytes=self._most_bytes,
-                again=time.monotonic() < self._awaits_until,
+                awaits_until=self._awaits_until,
                 soon=self._loop.soon,
                 gives=self._give,
+                job=job if job is not None and job.continues(claim) else None,
             )
             if self._closed:  # meanwhile, in another thread
                 served.end()
@@ -159,6 +166,23 @@ class JobServer:
             return {"declined": declined.why}, ()
         self._callers[caller] = served, claim.consumer
         return {}, ()
+
+    def _rest(self) -> None:
+        """End the iterators that no consumer needs now; who comes to such an iteration goes on from what is known of it."""
+        resting = self._resting
+        for number, each in self._iterations.items():
+            if each.ended or each.consumers():
+                continue
+            each.end()
+            if each.finished is not None:
+                self._finished[number] = each.finished
+            if (job := each.rested()) is not None:
+                resting[number] = job
+        while resting and (
+            len(resting) > _MOST_RESTING
+            or sum(job.nbytes for job in resting.values()) > _MOST_RESTING_BYTES
+        ):
+            del resting[next(iter(resting))]
 
     def _give(self) -> None:
         if not self.gave:
@@ -178,7 +202,5 @@ class JobServer:
         for number, each in list(self._iterations.items()):
             each.tick()
             if each.over:
-                if each.finished is not None:
-                    self._finished[number] = each.finished
-                del self._iterations[number]  # it knows the owner of each element
+                del self._iterations[number]
         self._loop.later(_TICK_S, self._tick)

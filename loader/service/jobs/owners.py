@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 
 import numpy as np
 
@@ -43,8 +44,14 @@ class Owners:
         self._floor_counts = dict(base.counts)
         self._owners = array("H")
         self._names = ["", ""]
+        self._above = Counter[int]()  # how many numbers from the low on each owner has had
         for number in numbers_of(within(base.ahead, base.low)):
             self.give(number, SOMEBODY)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the owners from the floor on."""
+        return self._owners.itemsize * len(self._owners)
 
     def knows(self, name: str) -> bool:
         """Return True if a consumer has ever had a number here, or may have had."""
@@ -66,15 +73,19 @@ class Owners:
         at = number - self.floor
         if at >= len(self._owners):
             self._owners.extend([FREE] * (at + 1 - len(self._owners)))
+        if number >= self.low:
+            self._above[self._owners[at]] -= 1
+            self._above[owner] += 1
         self._owners[at] = owner
 
     def free(self, number: int) -> None:
         """Take a number from its owner; the low sinks to it."""
         while self.low > number:
             self.low -= 1
-            owner = self._names[self.of(self.low)]
-            if owner:
-                self.counts[owner] -= 1
+            owner = self.of(self.low)
+            self._above[owner] += 1
+            if self._names[owner]:
+                self.counts[self._names[owner]] -= 1
         self.give(number, FREE)
         self.unsaved.discard(number)
 
@@ -84,6 +95,7 @@ class Owners:
             name = self._names[owner]
             if name:
                 self.counts[name] = self.counts.get(name, 0) + 1
+            self._above[owner] -= 1
             self.low += 1
         if self.low - self.floor > 2 * _MOST:
             cut = np.frombuffer(self._owners, np.uint16)[:_MOST].copy()
@@ -113,5 +125,4 @@ class Owners:
 
     def above_low(self) -> set[str]:
         """Return the consumers that have had numbers from the low on."""
-        owners = np.unique(np.frombuffer(self._owners, np.uint16)[self.low - self.floor :])
-        return {self._names[owner] for owner in owners.tolist()} - {""}
+        return {self._names[owner] for owner, count in self._above.items() if count > 0} - {""}

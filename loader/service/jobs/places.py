@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
+import warnings
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,12 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tundish.loader.service.connections.calling import Caller
 from tundish.loader.service.connections.dialing import Refused
 from tundish.loader.service.jobs.dealing import ROLE
+from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.credentials import Address, Credentials
 
 _LOOK_ANEW_S = 1.0
 """The time after which a job's server that cannot be reached is looked for again."""
+_ALONE_S = 30.0
+"""The time without one after which a consumer is warned, with the reason."""
 
 
 class JobPlace(Protocol):
@@ -61,9 +67,10 @@ class JobConnection:
         self._place, self._job_name, self._patience_s = place, job_name, patience_s
         self.received = False
         self._gone_since: float | None = None
+        self._warned = False
         self._look_at = 0.0  # when the job's server is looked for again
         self._box: list[Caller] = []  # so that dropping this ends the connection
-        weakref.finalize(self, _hang_up, self._box)
+        weakref.finalize(self, _leave, self._box, os.getpid())
 
     def find(self) -> Caller | None:
         """Return the connection to where the job is served now; None if no process serves it yet.
@@ -93,10 +100,18 @@ class JobConnection:
             raise
         except OSError as unknown:
             error = unknown
-        if error is not None and time.monotonic() - gone_since > self._patience_s:
+        gone_s = time.monotonic() - gone_since
+        if error is not None and gone_s > self._patience_s:
             raise ConnectionError(
                 f"job {self._job_name!r} is not served for {self._patience_s:g} s: {error}"
             ) from error
+        if error is not None and gone_s > _ALONE_S and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"job {self._job_name!r} is not served for {gone_s:.0f} s, and it is looked for again, for at most "
+                f"{self._patience_s:g} s: {error}",
+                stacklevel=callers_level(),
+            )
         self._look_at = time.monotonic() + _LOOK_ANEW_S
         if self._box and address in {None, self._box[0].address}:
             return
@@ -116,6 +131,16 @@ class JobConnection:
     def hang_up(self) -> None:
         """End the connection."""
         _hang_up(self._box)
+
+
+def _leave(box: list[Caller], owner: int) -> None:
+    """End the connection of a consumer that was dropped, and tell the job, so that it waits for no lease."""
+    for caller in box if os.getpid() == owner else ():  # a forked child has the connection, too
+        with contextlib.suppress(Exception):
+            if caller.fileno() >= 0:
+                caller.begin("leave", again=False)
+                caller.advance()
+    _hang_up(box)
 
 
 def _hang_up(box: list[Caller]) -> None:

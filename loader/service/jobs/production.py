@@ -6,6 +6,7 @@ again has no effect: its turn is over.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -90,6 +91,13 @@ class Production:
         self._position = None
         self.turn += 1
 
+    def go_on(self, before: Production, number: int) -> None:
+        """Make the elements from a number on, as the iterator that is no more would have made them."""
+        self.run, self.total, self.frontier = before.run, before.total, number
+        # Where to go on, and the first one: a consumer may return to an earlier state.
+        kept = {before.state_at(number), min(before.states, default=None)} - {None}
+        self.states = {at: before.states[at] for at in kept if at is not None}
+
     def keep(self, number: int, value: Any, nbytes: int) -> None:
         """Keep an element until it is dropped."""
         self.values[number] = value, nbytes
@@ -142,16 +150,17 @@ class Production:
         state : dict or None
             The iterator's state after the element, if one was taken.
         settled : float
-            Below this number, every second state is dropped if there are many.
+            Of the states below this number, and of the others, every second one is dropped if they are many.
         """
         if turn != self.turn or self._position is None:
             return None
         number, self._position = self._position, self._position + 1
         if state is not None:
             self.states[number + 1] = state
-            old = sorted(at for at in self.states if at < settled)
-            if len(old) > _MOST_STATES:
-                for at in old[1:-1:2]:
+            there = sorted(self.states)
+            between = bisect_left(there, settled)
+            for some in (there[:between], there[between:]):
+                for at in some[1:-1:2] if len(some) > _MOST_STATES else ():
                     del self.states[at]
         return number
 

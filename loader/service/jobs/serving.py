@@ -60,12 +60,14 @@ class ServedIteration:
         The number of workers, as for an iterator.
     most_bytes : int
         The bytes of elements that are made ahead.
-    again : bool
-        True if consumers may be about to come back.
+    awaits_until : float
+        When consumers of a server before this one have come back, or never will, by ``time.monotonic``.
     soon : callable
         Has the listener's thread call a function.
     gives : callable
         Called on the listener's thread before a consumer is given elements.
+    job : SharedJob, optional
+        The decisions until now, if consumers had left the iteration, and its iterator had ended.
     """
 
     def __init__(
@@ -76,12 +78,13 @@ class ServedIteration:
         *,
         workers: int | None,
         most_bytes: int,
-        again: bool,
+        awaits_until: float,
         soon: Callable[[Callable[[], object]], object],
         gives: Callable[[], object],
+        job: SharedJob | None = None,
     ) -> None:
         self._maker = ElementMaker(dataset, iteration, workers)
-        self._job = _decisions(dealing, most_bytes, again=again)
+        self._job = job or _decisions(dealing, most_bytes, awaits_until)
         self._soon, self._gives = soon, gives
         self._parked: list[_Parked] = []
         self._answering = False  # the listener's thread is about to
@@ -236,6 +239,11 @@ class ServedIteration:
             self._ending = True
             self._changed.notify_all()
 
+    def rested(self) -> SharedJob | None:
+        """Return what is known as it ends, since all consumers have left; None if another begins anew, as a window does."""
+        with self._changed:
+            return self._job.rested() if isinstance(self._job, SharedJob) else None
+
     def close(self) -> None:
         """End the iterator, whatever its workers are doing."""
         self.end()
@@ -243,18 +251,20 @@ class ServedIteration:
         self._thread.join()
 
 
-def _decisions(dealing: Dealing, most_bytes: int, *, again: bool) -> Decisions:
+def _decisions(dealing: Dealing, most_bytes: int, awaits_until: float) -> Decisions:
     most, lease_s = dealing.most, dealing.lease_s
     if dealing.kind == "window":
         waits = dealing.lag == "wait"
         return SharedWindow(waits=waits, most=most, most_bytes=most_bytes, lease_s=lease_s)
+    now = time.monotonic()
+    again = now < awaits_until
     return SharedJob(
         rounds=dealing.consumers,
         most=most,
         most_bytes=most_bytes,
         lease_s=lease_s,
         again=again,
-        now=time.monotonic(),
+        now=awaits_until - lease_s if again else now,
     )
 
 
