@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.service.listeners import OURS, FixedPlace, listening
+from tests.service.listeners import OURS, TOKEN, FixedPlace, listening
 from tests.service.zygotes import ForkedLauncher
 
 import tundish as td
 from tundish.loader.run.iterator import Iterator as Elements
-from tundish.loader.service.agents import seats
+from tundish.loader.run.starting import launcher
 from tundish.loader.service.agents.agent import Agent
+from tundish.loader.service.connections.credentials import Credentials, TlsFiles
 from tundish.loader.service.connections.loop import Loop
 from tundish.loader.service.jobs.consuming import Consume
 from tundish.loader.service.jobs.dealing import Dealing
@@ -82,7 +83,8 @@ def work(port: int, cores: int) -> None:
 def agent(port: int, environ: dict[str, str]) -> None:
     """Be an agent without a dispatcher until this process is killed."""
     os.environ.update(environ)
-    Agent("127.0.0.1", port, OURS).listener.serve()
+    credentials = Credentials(TOKEN, TlsFiles.from_environment())
+    Agent("127.0.0.1", port, credentials).listener.serve()
 
 
 def keep(path: Path, had: list[int], state: Any) -> None:
@@ -148,7 +150,7 @@ def answer(number: int) -> None:
 
 def main() -> None:
     """Fork what each line on stdin asks for, and answer with its id."""
-    vars(seats)["Launcher"] = ForkedLauncher  # of all agents that it forks
+    vars(launcher)["Launcher"] = ForkedLauncher  # of all agents that it forks
     running: set[int] = set()
     for line in sys.stdin:
         what, *args = json.loads(line)

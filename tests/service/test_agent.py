@@ -17,10 +17,13 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.service.fleets import machines
+from tests.service.jobprocesses import Processes
 from tests.service.listeners import OURS, TOKEN, dial
 from tests.service.waiting import until
 
 from tundish.loader.run.starting.control import scratch_file
+from tundish.loader.run.starting.launcher import launcher
 from tundish.loader.service.agents import seats as seats_module
 from tundish.loader.service.agents.agent import WORKERS_PER_CORE, Agent
 from tundish.loader.service.agents.payloads import Payloads
@@ -69,16 +72,14 @@ def told(dialed: Dialed) -> Any:
     return pickle.loads(data)
 
 
-def ends(pid: int, within_s: float) -> float:
-    """Return the seconds until a process has ended."""
-    began = time.monotonic()
+def ends(pid: int, within_s: float) -> None:
+    """Wait until a process has ended."""
     with contextlib.suppress(ProcessLookupError):
         fd = os.pidfd_open(pid)
         try:
             assert select.select([fd], [], [], within_s)[0], f"{pid} is there after {within_s} s"
         finally:
             os.close(fd)
-    return time.monotonic() - began
 
 
 def test_a_worker_serves_the_very_connection(agent: Agent) -> None:
@@ -210,8 +211,10 @@ def test_a_worker_that_sleeps_for_ever_goes_when_its_trainer_does(agent: Agent, 
         dialed.socket.setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, (1).to_bytes(4, sys.byteorder) + bytes(4)
         )
+    began = time.monotonic()
     dialed.socket.close()
-    assert ends(pid, 10) > 0.1
+    ends(pid, 10)
+    assert time.monotonic() - began > 0.1
     until(lambda: agent.workers == 0)
 
 
@@ -253,6 +256,41 @@ def test_a_killed_zygote_is_replaced(agent: Agent) -> None:
     assert told(seat(agent.address, "tell"))
 
 
+def test_agents_of_a_process_have_one_zygote() -> None:
+    """Which is that of the process; closing one of them ends no worker of another."""
+    with Agent("127.0.0.1", 0, OURS) as stays:
+        stays.start()
+        with Agent("127.0.0.1", 0, OURS) as goes:
+            goes.start()
+            seats = [seat(each.address, "echo") for each in (stays, goes)]
+            pids = [pid_of(each) for each in seats]
+            zygotes = [psutil.Process(pid).ppid() for pid in pids]
+        ends(pids[1], 10)
+        seats[0].socket.sendall(b"still there")
+        assert exactly(seats[0], 11) == b"still there"
+        for each in seats:
+            each.socket.close()
+    assert zygotes == [launcher()._process.pid] * 2
+
+
+def test_an_agent_hears_of_its_workers_whoever_reads_the_reports(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reads_first() -> bool:
+        launcher().pump()
+        return True
+
+    monkeypatch.setattr(seats_module.Seats, "_pump", lambda *_: None)
+    dialed = seat(agent.address, "sleep")
+    pid = pid_of(dialed)
+    [taken] = until(lambda: list(agent.seats.taken.values()))
+    until(lambda: reads_first() and taken.watched)
+    os.kill(pid, signal.SIGKILL)
+    assert not dialed.socket.recv(1)
+    dialed.socket.close()
+    until(lambda: reads_first() and agent.workers == 0)
+
+
 def test_closing_ends_the_workers() -> None:
     with Agent("127.0.0.1", 0, OURS) as made:
         made.start()
@@ -292,11 +330,11 @@ def agent_process() -> Iterator[tuple[subprocess.Popen[str], Address]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_an_agent_that_ends_takes_its_workers_along(number: int) -> None:
-    with agent_process() as (process, address):
-        seats = [seat(address, "sleep") for _ in range(3)]
+def test_an_agent_that_ends_takes_its_workers_along(program: Processes, number: int) -> None:
+    with machines(program, 1) as [machine]:
+        seats = [seat(machine.address, "sleep") for _ in range(3)]
         pids = [pid_of(each) for each in seats]
-        process.send_signal(number)
+        os.kill(machine.pid, number)
         for each in seats:
             with contextlib.suppress(ConnectionResetError):
                 assert not each.socket.recv(1)
@@ -335,7 +373,7 @@ def test_an_agent_does_not_grow() -> None:
 def test_it_knows_its_workers_and_payloads(agent: Agent) -> None:
     dialed = seat(agent.address, "sleep", b"payload")
     pid = pid_of(dialed)
-    assert [each.process.pid for each in agent.seats.taken.values()] == [pid]
+    until(lambda: [each.process.pid for each in agent.seats.taken.values()] == [pid])
     assert (len(agent.seats.payloads), agent.seats.payloads.nbytes) == (1, 7)
     dialed.socket.close()
 

@@ -28,7 +28,6 @@ from tests.service.certificates import Authority
 from tests.service.clusters import Cluster, ReachedCluster, cluster_process
 from tests.service.computed import killed, larger
 from tests.service.readglobals import mean, named, sized
-from tests.service.waiting import until
 
 from tundish import Dataset, Options, TextLineDataset, service
 from tundish.errors import ChangedGlobalsError, IncompatibleJobError
@@ -312,8 +311,8 @@ def test_a_job_whose_import_never_ends_is_stopped_when_nobody_waits_for_it(
         while not (tmp_path / "begun").exists():
             with pytest.raises(TimeoutError):
                 client.job(**place.wanted, wait_s=0.2)
-    assert serving() - others
-    until(lambda: not serving() - others, "the stuck process has ended", 20)
+    [process] = serving() - others
+    process.wait(20)
     assert ints(cluster.computes(Dataset.range(3), job_name="stuck")) == [0, 1, 2]
 
 

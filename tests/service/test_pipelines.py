@@ -20,6 +20,8 @@ import psutil
 import pytest
 from tests.service.certificates import Authority
 from tests.service.computed import folder_of, image, shortened
+from tests.service.fleets import machines
+from tests.service.jobprocesses import Processes
 from tests.service.listeners import OURS, TOKEN
 
 import tundish as td
@@ -66,13 +68,17 @@ def workers_there(places: FixedPlaces) -> Iterator[None]:
         yield
 
 
+def named(credentials: Credentials) -> dict[str, str]:
+    """The environment that names certificates."""
+    files = {} if credentials.tls is None else vars(credentials.tls)
+    return {f"TUNDISH_SERVICE_TLS_{name.upper()}": path for name, path in files.items()}
+
+
 @contextlib.contextmanager
 def far_agent(folder: Path, credentials: Credentials = OURS) -> Iterator[tuple[int, Address]]:
     """An agent that is a process of its own, in another folder, which finds none of these tests by itself."""
     environ = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-    if credentials.tls is not None:
-        for name, path in vars(credentials.tls).items():
-            environ[f"TUNDISH_SERVICE_TLS_{name.upper()}"] = path
+    environ |= named(credentials)
     command = [sys.executable, "-c", AGENT, TOKEN.decode()]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=environ, cwd=folder
@@ -110,9 +116,17 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> tuple[Credentials, Cred
     return tuple(Credentials(TOKEN, authority.member(name)) for name in ("trainer", "agent"))  # type: ignore[return-value]
 
 
-def test_elements_are_those_of_this_machine(tmp_path: Path, expected: list[Any]) -> None:
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Address]]:
+    """An agent for tests that harm none."""
+    with far_agent(tmp_path_factory.mktemp("far")) as found:
+        yield found
+
+
+def test_elements_are_those_of_this_machine(far: tuple[int, Address], expected: list[Any]) -> None:
     """The functions of a module are found by the trainer's path."""
-    with far_agent(tmp_path) as (pid, address), workers_there(FixedPlaces([address], OURS)):
+    pid, address = far
+    with workers_there(FixedPlaces([address], OURS)):
         found = iter(pipeline())
         first = next(found)
         assert len(below(pid)) >= 2  # a zygote and workers
@@ -128,9 +142,9 @@ def test_with_certificates(
             assert same(list(pipeline()), expected)
 
 
-def test_workers_are_in_the_trainers_folder(tmp_path: Path) -> None:
+def test_workers_are_in_the_trainers_folder(far: tuple[int, Address]) -> None:
     ds = td.Dataset.range(2).map(folder_of, num_parallel_calls=1)
-    with far_agent(tmp_path) as (_, address), workers_there(FixedPlaces([address], OURS)):
+    with workers_there(FixedPlaces([far[1]], OURS)):
         assert [str(each) for each in ds] == [str(Path.cwd())] * 2
 
 
@@ -183,7 +197,7 @@ def test_mapped_files_are_asked_for(tmp_path: Path) -> None:
     ],
 )
 def test_kills_change_nothing(
-    tmp_path: Path,
+    program: Processes,
     expected: list[Any],
     members: tuple[Credentials, Credentials],
     certificates: bool,
@@ -193,10 +207,10 @@ def test_kills_change_nothing(
     ours, theirs = members if certificates else (OURS, OURS)
     draw = random.Random(seed)
     with (
-        far_agent(tmp_path, theirs) as (first, one),
-        far_agent(tmp_path, theirs) as (_, two),
-        workers_there(FixedPlaces([one, two], ours)),
+        machines(program, 2, **named(theirs)) as both,
+        workers_there(FixedPlaces([each.address for each in both], ours)),
     ):
+        first = both[0].pid
         found = []
         for number, batch in enumerate(pipeline()):
             found.append({key: np.array(leaf) for key, leaf in batch.items()})

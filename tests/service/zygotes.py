@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import subprocess
 import sys
 import traceback
 
@@ -18,7 +19,9 @@ from tundish.loader.run.starting.zygote import _close_but, serve
 class ForkedLauncher(Launcher):
     """A launcher whose zygote is a fork of this process; an interpreter that starts takes half a second."""
 
-    def _begin(self, theirs: socket.socket, threads: int) -> Forked:
+    def _begin(self, theirs: socket.socket, threads: int) -> Forked | subprocess.Popen[bytes]:
+        if self.kind != "zygote":  # interpreters of their own are asked for
+            return super()._begin(theirs, threads)
         self._stderr = scratch_file()
         pid = os.fork()
         if pid:

@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,10 @@ _PRELOAD = ("numpy", "cloudpickle")  # modules that every worker needs
 _SHOWN = 4096  # characters of a failed zygote's stderr
 _MOST_KILLED = 3  # zygotes killed in a row before they were ready, until that is an error
 _QUIT_S = 0.2  # for a zygote to quit when told; then it and its workers are killed
+
+
+def _do_nothing() -> None:
+    """Do nothing about a report."""
 
 
 class Launcher:
@@ -135,6 +139,7 @@ class Launcher:
         hidden: bool = True,
         environ: Mapping[str, str] | None = None,
         surroundings: Surroundings | None = None,
+        changed: Callable[[], object] = _do_nothing,
     ) -> WorkerProcess:
         """Request a worker, without waiting for it.
 
@@ -156,6 +161,8 @@ class Launcher:
             Environment variables that override those. With ``spawn``, the interpreter starts with them.
         surroundings : Surroundings, optional
             Its environment, ``sys.path``, ``sys.argv`` and working directory; default: this process's now.
+        changed : callable, optional
+            Called when its process has begun, and when it has ended, from the thread that reads the report; it must not wait.
 
         Returns
         -------
@@ -183,7 +190,7 @@ class Launcher:
                 copies.callback(os.close, end)
                 sent.append(end)
             number = next(self._numbers)
-            worker = self._workers[number] = WorkerProcess(self, number, sentinel)
+            worker = self._workers[number] = WorkerProcess(self, number, sentinel, changed)
             self._control.send(ControlKind.START, number, len(sent), fds=tuple(sent))
             if not self.alive:
                 self._lose(worker)
@@ -308,7 +315,8 @@ class Launcher:
             for fd in message.fds:
                 self._given_back.add(fd)  # first: closed twice, it could be somebody else's by then
                 os.close(fd)
-        elif message.kind is ControlKind.STARTED:
+            return
+        if message.kind is ControlKind.STARTED:
             worker.pid = message.value
             if self.kind != "spawn":
                 if message.fds:
@@ -324,6 +332,7 @@ class Launcher:
         elif message.kind is ControlKind.FAILED:
             reason = message.text.decode(errors="replace")
             worker.exit = _not_started(reason, message.value)
+        worker.changed()
 
     def _take_stderr(self) -> bytes:
         """Return, once, what the zygote wrote to stderr while starting."""
@@ -365,6 +374,7 @@ class Launcher:
                     os.killpg(worker.pid, signal.SIGKILL)
         code = -signal.SIGKILL
         worker.exit = Exit(code, f"{describe_exit(code)}, together with its zygote", "", worker.pid)
+        worker.changed()
 
 
 def _not_started(reason: str, number: int) -> Exit:

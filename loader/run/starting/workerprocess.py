@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -58,12 +59,21 @@ class WorkerProcess:
         answered (with ``spawn`` it is there at once), and after `release`.
     exit : Exit or None
         How it ended, once the zygote has reported it.
+    changed : callable
+        Called after each such report, from the thread that has read it.
     """
 
-    def __init__(self, launcher: Launcher, number: int, sentinel: int | None) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        number: int,
+        sentinel: int | None,
+        changed: Callable[[], object],
+    ) -> None:
         self.pid: int | None = None
         self.sentinel = sentinel
         self.exit: Exit | None = None
+        self.changed = changed
         self._launcher = launcher
         self._number = number
 

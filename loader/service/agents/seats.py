@@ -11,13 +11,14 @@ import contextlib
 import os
 import pickle
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tundish.forked import not_inherited
-from tundish.loader.run.starting.launcher import Launcher, start_method
+from tundish.loader.run.starting.launcher import launcher, start_method
 from tundish.loader.service.agents.payloads import IncomingBlob, Payloads
 from tundish.loader.service.agents.seatworker import SeatOrder, main
 from tundish.loader.service.connections.handshake import is_silent
@@ -25,10 +26,12 @@ from tundish.loader.service.connections.loop import LEFT, READ, Complaints, DueC
 from tundish.loader.service.connections.roles import Accepted, Role
 
 if TYPE_CHECKING:
+    from tundish.loader.run.starting.launcher import Launcher
     from tundish.loader.run.starting.workerprocess import WorkerProcess
     from tundish.loader.service.connections.credentials import TlsFiles
 
 _LEAVING_S = 0.3
+_CLOSING_S = 0.2  # for the workers that were killed to be gone
 _LOOK_S = 1.0
 _SHOWN = 5  # missing paths
 _MOST_THREADS = 1024
@@ -47,7 +50,6 @@ class SeatTaken:
     number: int
     sock: socket.socket
     process: WorkerProcess
-    launcher: Launcher
     due: DueCall | None = None
     watched: int | None = None
 
@@ -201,30 +203,33 @@ class Seats(Role):
             digest = ask.get("digest")
             payload = None if digest is None else self.payloads.use(digest)
             fds = [sock.fileno(), *([] if payload is None else [payload])]
-            launcher = self._launcher(ask.get("threads", 1))
-            process = launcher.start(f"{main.__module__}:main", fds, pickle.dumps(order))
+            number = accepted.hello["seat"]
+            process = self._launcher(ask.get("threads", 1)).start(
+                f"{main.__module__}:main",
+                fds,
+                pickle.dumps(order),
+                # Another part of this process may be the one that reads the report.
+                changed=lambda: self._loop.soon(partial(self._heard, number)),
+            )
         except BaseException:
             sock.close()
             raise
         not_inherited(sock, socket.socket.close)
-        number = accepted.hello["seat"]
-        seat = self.taken[number] = SeatTaken(number, sock, process, launcher)
+        seat = self.taken[number] = SeatTaken(number, sock, process)
         self._loop.watch(sock.fileno(), LEFT, partial(self._trainer_left, seat))
         self._watch(seat)
         if self._looking is None:
             self._looking = self._loop.later(_LOOK_S, self._look)
 
     def _launcher(self, threads: int) -> Launcher:
-        """Return this agent's own launcher, whose reports only this agent reads."""
-        current = self._launchers.get(threads)
-        if current is not None and current.alive:
+        """Return this process's launcher, whose reports this agent reads from now on, as others do."""
+        if threads in self._watched:
             self._pump(threads)
-        if current is None or not current.alive:
+        kind = start_method()
+        current = launcher(threads, "spawn" if kind == "fork" else kind)
+        if current is not self._launchers.get(threads):
             self._unwatch_launcher(threads)
-            kind = start_method()
-            current = self._launchers[threads] = Launcher(
-                "spawn" if kind == "fork" else kind, threads
-            )
+            self._launchers[threads] = current
             fd = current.fileno()
             if fd is not None:
                 self._watched[threads] = fd
@@ -234,23 +239,25 @@ class Seats(Role):
     # -- workers that run ----------------------------------------------------------------------
 
     def _pump(self, threads: int) -> None:
-        """Process the reports of a launcher about its workers."""
-        launcher = self._launchers[threads]
+        """Process the reports of a launcher."""
+        current = self._launchers[threads]
         try:
-            launcher.pump()
+            current.pump()
         except RuntimeError as error:
             self._failures[threads] = str(error)
             self._complaints.say("launcher", f"{self.name} cannot start workers: {error}")
-        if not launcher.alive:
+        if not current.alive:
             self._unwatch_launcher(threads)
-        for seat in list(self.taken.values()):
-            if seat.launcher is launcher:
-                self._watch(seat)
 
     def _unwatch_launcher(self, threads: int) -> None:
         fd = self._watched.pop(threads, None)
         if fd is not None:
             self._loop.unwatch(fd)
+
+    def _heard(self, number: int) -> None:
+        """Process a report about a worker, whoever has read it."""
+        if (seat := self.taken.get(number)) is not None:
+            self._watch(seat)
 
     def _watch(self, seat: SeatTaken) -> None:
         """Watch a worker that has begun; let go of one that has ended."""
@@ -301,9 +308,12 @@ class Seats(Role):
         seat.process.release()
 
     def close(self) -> None:
-        for launcher in self._launchers.values():
-            launcher.close()
+        for seat in self.taken.values():
+            seat.process.kill()
+        until = time.monotonic() + _CLOSING_S
         for seat in list(self.taken.values()):
+            with contextlib.suppress(RuntimeError):  # its launcher could not start
+                seat.process.wait_exit(max(0.0, until - time.monotonic()))
             self._gone(seat)
         for threads in list(self._launchers):
             self._unwatch_launcher(threads)
