@@ -28,6 +28,7 @@ from tests.service.certificates import Authority
 from tests.service.clusters import Cluster, ReachedCluster, cluster_process
 from tests.service.computed import killed, larger
 from tests.service.readglobals import mean, named, sized
+from tests.service.waiting import until
 
 from tundish import Dataset, Options, TextLineDataset, service
 from tundish.errors import ChangedGlobalsError, IncompatibleJobError
