@@ -704,6 +704,28 @@ def test_a_consumer_that_is_silent_costs_the_others_no_memory() -> None:
     assert quick.claim().had == ((1, 20_000),)
 
 
+def test_consumers_with_states_merged_before_the_first_element_take_part_together() -> None:
+    """Such states name a generation, and no state of the iterator."""
+    job = SharedJob()
+    for name in "ab":
+        assert job.join(claim(name, 0, state=None, generation=(1, "d")), name, 0.0) is None
+
+    assert job.generation == (1, "d")
+    assert job.members.keys() == {"a", "b"}
+
+
+def test_a_job_whose_iterator_was_not_ordered_takes_the_seeds_of_a_state_that_comes() -> None:
+    job = SharedJob()
+    assert job.join(Holding("new").claim(), "1", 0.0) is None
+    with_state = claim("old", 0, [(0, 3)], state={"seed": 7}, members=("old",))
+    assert job.join(with_state, "2", 0.0) is None
+
+    assert job.ask("new", "1", ElementRequest(0, 0, 0)) == JoinAnew()
+    order = job.order()
+    assert order is not None
+    assert order.state == {"seed": 7}
+
+
 @pytest.mark.parametrize("job", [SharedJob(), SharedWindow(), SharedWindow(waits=True)])
 def test_a_job_that_begins_takes_the_seeds_of_a_state_that_comes_meanwhile(job: Any) -> None:
     """A new consumer came first, and the iterator has begun with seeds of its own, when one comes with its state."""

@@ -134,7 +134,8 @@ class SharedJob:
             return Declined(why)
         if claim.base.generation > self.generation:
             self._reset(claim.base.generation, now, again=self._again and not self.dealing)
-        elif self._made.began_apart(claim.base.run):
+        elif self.dealing and self._made.run is None and claim.base.run is not None:
+            # Nothing is made yet, and an iterator without this state may have other seeds.
             self._reset(self.generation, now, again=False)
         elif claim.is_first and not self._owners.knows(claim.consumer):
             connected = any(member.until is None for member in self.members.values())
@@ -230,7 +231,8 @@ class SharedJob:
         self.dealing = True
         newest = max((claim.base for claim in known), key=lambda base: base.low, default=Common())
         # Whoever brought another generation or run may have left meanwhile.
-        self.generation, self._made.run = newest.generation, newest.run
+        self.generation = max(claim.base.generation for claim in claims.values())
+        self._made.run = newest.run
         self._origin, self._ahead = newest.origin, newest.ahead
         self._owners = Owners(newest)
         self._earlier = {*absent, *newest.counts}
