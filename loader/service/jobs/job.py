@@ -415,10 +415,14 @@ class SharedJob:
 
     def _tell(self, consumer: str, member: _Member) -> Told | None:
         """Return the news for a consumer; None if there is none."""
-        if any(each.doubted for each in self.members.values()):
-            return None  # what those have had may be void
         before, owners, states = member.told, self._owners, self._made.states
-        low, at = owners.low, self._made.state_at(owners.low)
+        low, counts = owners.low, owners.counts
+        if any(each.doubted for each in self.members.values()):
+            if before is not None:
+                return None  # what those have had may be void
+            # It has to know the run of its elements, and what is certain.
+            low, counts = owners.floor, owners.floor_counts
+        at = self._made.state_at(low)
         if at is None:
             return None
         # The consumers whose states are needed: members, and consumers that have left lately.
@@ -427,8 +431,9 @@ class SharedJob:
         if not news and before is not None and low < before.low + self._every:
             return None
         state = None if before is not None and before.at == at else states[at]
-        counts = dict(owners.counts)
-        base = Common(low, counts, names, self.generation, self._origin, self._ahead, at, state)
+        base = Common(
+            low, dict(counts), names, self.generation, self._origin, self._ahead, at, state
+        )
         own: Ranges = ()
         if before is None or low < before.low:
             own = of_numbers(owners.had(consumer, low))

@@ -30,8 +30,8 @@ class Owners:
         All numbers below it were had, and are in the newest states of their consumers.
     floor : int
         The number from which on owners are known.
-    counts : dict
-        How many numbers below the low each consumer has had.
+    counts, floor_counts : dict
+        How many numbers below the low, and below the floor, each consumer has had.
     unsaved : set of int
         Numbers that were had, but are in no state yet.
     """
@@ -41,7 +41,7 @@ class Owners:
         self.low = self.floor = base.low
         self.counts: dict[str, int] = dict(base.counts)
         self.unsaved: set[int] = set()
-        self._floor_counts = dict(base.counts)
+        self.floor_counts = dict(base.counts)
         self._owners = array("H")
         self._names = ["", ""]
         self._above = Counter[int]()  # how many numbers from the low on each owner has had
@@ -102,14 +102,14 @@ class Owners:
             for index, name in enumerate(self._names):
                 if name:
                     count = int(np.count_nonzero(cut == index))
-                    self._floor_counts[name] = self._floor_counts.get(name, 0) + count
+                    self.floor_counts[name] = self.floor_counts.get(name, 0) + count
             del self._owners[:_MOST]
             self.floor += _MOST
 
     def count(self, name: str, stop: int) -> int:
         """Return how many numbers below `stop` a consumer has had."""
         owners = np.frombuffer(self._owners, np.uint16)[: stop - self.floor]
-        return self._floor_counts.get(name, 0) + int(np.count_nonzero(owners == self.index(name)))
+        return self.floor_counts.get(name, 0) + int(np.count_nonzero(owners == self.index(name)))
 
     def had(self, name: str, first: int) -> list[int]:
         """Return the numbers from `first` on that a consumer has had."""
