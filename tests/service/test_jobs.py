@@ -733,6 +733,29 @@ def test_the_first_elements_of_a_consumer_come_with_the_run_that_they_are_of() -
     assert answer.told[0].members == ("a", "b")
 
 
+def test_a_consumer_with_elements_in_hand_alone_brings_their_run() -> None:
+    job, holding = SharedJob(), Holding("a")
+    assert job.join(holding.claim(), "1", 0.0) is None
+    holding.join()
+    order = job.order()
+    assert order is not None
+    job.began(order.turn, {"seed": 8})
+    job.made(order.turn, "x")
+    ask = holding.request()
+    answer = job.ask("a", "1", ask)
+    assert isinstance(answer, DealtElements)
+    assert ask.request is not None
+    holding.came(ask.request, answer.elements, answer.told)
+    holding.heard(1)
+    again = SharedJob()
+    assert again.join(holding.claim(), "2", 0.0) is None
+    order = again.order()
+
+    assert order is not None
+    assert order.state == {"seed": 8}
+    assert holding.deliver() == (0, "x")
+
+
 def test_a_job_whose_iterator_was_not_ordered_takes_the_seeds_of_a_state_that_comes() -> None:
     job = SharedJob()
     assert job.join(Holding("new").claim(), "1", 0.0) is None

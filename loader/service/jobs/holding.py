@@ -61,6 +61,10 @@ class Holding:
         self._asked = self._received = self._acked
         self._sizes.clear()
         self.joined = self.ended = False
+        if self.is_new and self._hand and (told := self._hand[0][3]) is not None:
+            self._rebase(
+                *told
+            )  # the job may be another one by now, which has to know the run of what is in hand
         hand = tuple((request, number) for request, number, _, _ in self._hand)
         return Claim(self.consumer, self.base, self._had(), hand)
 
