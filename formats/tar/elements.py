@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -213,7 +214,8 @@ class _TarReader(RecordReader):
                     raise self._late
                 element = self._next()
             except (RecordCorruptError, OSError) as problem:
-                self._late = problem
+                # Without its traceback, whose frames refer to the iterator.
+                self._late = copy(problem)
                 if values:
                     break
                 if self._groups.place != self.place:  # the offset to continue from is known

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import tarfile
 import tracemalloc
+import weakref
 import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.formats.tar.archives import END, archive, member, packed, padded, read, with_field
 
+from tundish import TarDataset
 from tundish.formats.tar.elements import TarFormat
 
 if TYPE_CHECKING:
@@ -242,3 +245,16 @@ def test_compressed_archives_tell_the_same(tmp_path: Path, compression: str) -> 
         path.write_bytes(compress(content))
         for most in (1, 7, 1000):
             assert read(TarFormat(compression=compression), path, most) == wanted
+
+
+def test_an_iterator_is_let_go_although_its_reader_knows_of_damage(tmp_path: Path) -> None:
+    """A kept error must not have a traceback, whose frames would keep the iterator, and the file open."""
+    path = tmp_path / "a.tar"
+    path.write_bytes(b"".join(member(f"{key}.x", b"1") for key in "abcdefgh")[:-512])
+    elements = TarDataset(str(path)).batch(2).iterator(workers=0)
+    next(elements)
+    gone = weakref.ref(elements)
+    del elements
+    gc.collect()
+
+    assert gone() is None
