@@ -77,7 +77,7 @@ class Filter(Unary):
                 keep = call(item, pass_)
                 if keep is DROPPED:
                     return DROPPED
-                if truth(keep):
+                if keep:
                     return kept.pop()
             except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)

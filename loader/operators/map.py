@@ -104,13 +104,13 @@ class Map(Unary):
         up = maker.below(self, self.up)
         context, label = maker.context, maker.context.label(self)
         rng = None if self.seed is None else self._rng(context)
-        check = None if self.signature is None else checker(self.signature)
+        convert = hand if self.signature is None else _fitting(self.signature, hand)
         call = caller(
             maker,
             self,
             self.function,
             up,
-            check or checked,
+            convert,
             policy=self.on_error,
             retries=self.retries,
             rng=rng,
@@ -118,12 +118,7 @@ class Map(Unary):
 
         def value(item: Any, pass_: int) -> Any:
             try:
-                result = call(item, pass_)
-                if type(result) is np.int64 and check is None:
-                    return result
-                if check is not None:
-                    result = check(result, result := None)
-                return hand(result, result := None)
+                return call(item, pass_)
             except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
 
@@ -168,9 +163,9 @@ def caller(
     retries: int,
     rng: ElementRng | None = None,
 ) -> Value:
-    """Compile ``function(element)`` with its generator, argument unpacking, and the node's error policy.
+    """Compile ``convert(function(element))`` with its generator, argument unpacking, and the node's error policy.
 
-    With a policy, results are converted here: one that cannot be is treated as an error of the function.
+    A result that cannot be converted is treated as an error of the function. A dropped element stays `DROPPED`.
     """
     label, events = maker.context.label(node), maker.context.events
     tally = maker.context.watch.tally(label)
@@ -178,12 +173,12 @@ def caller(
 
     def once(element: Any, item: Any, pass_: int) -> Any:
         if rng is None:
-            return function(*element) if type(element) is tuple else function(element)
+            return convert(function(*element) if type(element) is tuple else function(element))
         ref = item if type(item) is int else ref_of(item)
         g = rng(*identity(ref, pass_))  # type: ignore[misc]  # set together with rng
         if type(element) is tuple:
-            return function(*element, rng=g)
-        return function(element, rng=g)
+            return convert(function(*element, rng=g))
+        return convert(function(element, rng=g))
 
     def call(item: Any, pass_: int) -> Any:
         element = up(item, pass_)
@@ -193,8 +188,8 @@ def caller(
         while True:
             try:
                 if tries:  # it may change its argument before it fails
-                    return convert(once(owned(element), item, pass_))
-                return convert(once(element, item, pass_))
+                    return once(owned(element), item, pass_)
+                return once(element, item, pass_)
             except Exception:
                 if tries:
                     tries -= 1
@@ -219,10 +214,16 @@ def caller(
     def fast(item: Any, pass_: int) -> Any:
         element = up(item, pass_)
         if type(element) is tuple:
-            return function(*element)
-        return DROPPED if element is DROPPED else function(element)
+            return convert(function(*element))
+        return DROPPED if element is DROPPED else convert(function(element))
 
     return fast
+
+
+def _fitting(signature: Any, hand: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Return a function that checks results against a signature, and then hands them on."""
+    check = checker(signature)
+    return lambda result: hand(check(checked(result, result := None)))
 
 
 def _looked_at(function: Callable[..., Any], label: str) -> Step:

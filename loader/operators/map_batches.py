@@ -94,9 +94,8 @@ class BatchFunction:
     def __call__(self, *batch: Any, **keywords: Any) -> Any:
         result = columns(self.func(*batch, **keywords))
         result = checked(result, result := None)
-        split(
-            result, "map_batches"
-        )  # what has no rows is an error of the function, to which its policy applies
+        # What has no rows is an error of the function, to which its policy applies.
+        split(result, "map_batches")
         return result
 
 

@@ -48,18 +48,15 @@ def truth(answer: Any) -> bool:
         raise SpecError(f"predicate must return a bool or another scalar, not {shown}") from problem
 
 
-def checker(signature: Any) -> Callable[..., Any]:
-    """Return a `checked` that raises `SpecError` for results that do not fit a signature.
+def checker(signature: Any) -> Callable[[Any], Any]:
+    """Return a function that checks values against a signature, and raises `SpecError` for a misfit.
 
-    It returns the result with the keys of dicts in the signature's order.
+    It returns the value, with the keys of dicts in the signature's order.
     """
     specs, tree = flatten(signature)
     names = paths(tree)
 
-    def check(result: Any, _: None = None) -> Any:
-        value = checked(result, result := None)
-        if value is DROPPED:
-            return DROPPED
+    def check(value: Any) -> Any:
         leaves, have = flatten(value)
         if have != tree:
             if not same_structure(have, tree):

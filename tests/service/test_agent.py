@@ -257,7 +257,7 @@ def test_a_killed_zygote_is_replaced(agent: Agent) -> None:
 
 
 def test_agents_of_a_process_have_one_zygote() -> None:
-    """Which is that of the process; closing one of them ends no worker of another."""
+    """It is the process's own, and closing one agent ends no worker of another."""
     with Agent("127.0.0.1", 0, OURS) as stays:
         stays.start()
         with Agent("127.0.0.1", 0, OURS) as goes:

@@ -357,14 +357,14 @@ def test_a_dispatcher_that_is_killed_again_and_again(
     until(lambda: len(places.addresses()) == 4)
     seats, registered = places.addresses(), []
 
-    took_s: list[float] = []
+    longest = 0.0
     for round_ in range(3):
         registered += [client.register(f"{round_}.{k}", b"%d" % k) for k in range(3)]
         client.scale(round_)
         dispatcher.kill()
         asked = time.perf_counter()
         assert places.addresses() == seats, "the trainer keeps what it has"
-        took_s.append(time.perf_counter() - asked)
+        longest = max(longest, time.perf_counter() - asked)
         dispatcher.begin()
         until(lambda: len(client.agents()) == 2)
         until(lambda: places.addresses() and len(client.status()["trainers"]) == 1)
@@ -373,7 +373,7 @@ def test_a_dispatcher_that_is_killed_again_and_again(
         assert [each["id"] for each in status["datasets"]] == registered
         assert status["wanted"] == round_
         assert places.addresses() == seats
-    assert min(took_s) < 0.05  # a busy machine may hold up some of them
+    assert longest < 0.05
 
 
 def test_a_trainer_goes_on_while_the_dispatcher_is_gone(

@@ -12,7 +12,7 @@ import tundish as td
 
 
 def test_processes_of_this_machine() -> None:
-    with td.service.start(workers=1, address=None) as fleet:
+    with td.service.start(workers=2, address=None) as fleet:
         ds = td.Dataset.range(20).map(square).batch(5)
         ds = ds.apply(td.service.distribute("distributed_epoch", fleet.target))
         assert [int(x) for batch in ds for x in batch] == [k * k for k in range(20)]

@@ -52,10 +52,9 @@ class Hedging:
         for peer, late_s in silent:
             holds_up = False
             for job in list(peer.jobs):
+                # Its tasks after that one will be late, too.
                 holds_up = holds_up or heads.get(id(job.block.stage)) is job.block
-                if holds_up and self._may_double(
-                    job, late_s, pool
-                ):  # its later tasks will be late, too
+                if holds_up and self._may_double(job, late_s, pool):
                     self.count += 1
                     peer.load += _LATE_S  # others are asked first until it answers
                     prefer = min(others, key=lambda p: (p.where == peer.where, p.load))

@@ -54,10 +54,6 @@ _MOST_KILLED = 3  # zygotes killed in a row before they were ready, until that i
 _QUIT_S = 0.2  # for a zygote to quit when told; then it and its workers are killed
 
 
-def _do_nothing() -> None:
-    """Do nothing about a report."""
-
-
 class Launcher:
     """The consumer's end of one zygote. Safe to use from any thread.
 
@@ -139,7 +135,7 @@ class Launcher:
         hidden: bool = True,
         environ: Mapping[str, str] | None = None,
         surroundings: Surroundings | None = None,
-        changed: Callable[[], object] = _do_nothing,
+        changed: Callable[[], object] = lambda: None,
     ) -> WorkerProcess:
         """Request a worker, without waiting for it.
 

@@ -15,6 +15,7 @@ _ANSWER_S = 0.01
 _MOST_ELEMENTS = 64
 _SHARE = 16  # of the elements that were used, a request is for one in so many at most
 _LINKS = 1024
+"""The numbers of a chain, at least, before they are joined to the ranges."""
 
 Mark = tuple[Common, Ranges, Any, int]
 """A base, the numbers delivered from its low on as ranges, the last of them as a chain, and how many requests were delivered."""
@@ -62,9 +63,8 @@ class Holding:
         self._sizes.clear()
         self.joined = self.ended = False
         if self.is_new and self._hand and (told := self._hand[0][3]) is not None:
-            self._rebase(
-                *told
-            )  # the job may be another one by now, which has to know the run of what is in hand
+            # The job may be another one by now, which has to know the run of what is in hand.
+            self._rebase(*told)
         hand = tuple((request, number) for request, number, _, _ in self._hand)
         return Claim(self.consumer, self.base, self._had(), hand)
 

@@ -31,13 +31,11 @@ class RebatchingModel(Basic):
                     leaves, build = taken_apart(item.value)
                     if has_parts(item.value):
                         error = SpecError("not ragged or sparse ones")
-                    elif (
-                        any(getattr(x, "ndim", 0) == 0 for x in leaves)
-                        or len({*map(len, leaves)}) != 1
-                    ):
-                        error = SpecError("no common first dimension")
                     else:
-                        count = len(leaves[0])
+                        try:
+                            count = count_rows(item.value)
+                        except SpecError as problem:
+                            error, count = problem, 0
                         found = [
                             build([HeldRows(leaf, i) for leaf in leaves]) for i in range(count)
                         ]
