@@ -8,9 +8,14 @@ from random import Random
 
 import pytest
 
-from tundish.loader.service.dispatching import dispatcher as d
 from tundish.loader.service.dispatching.dealing import deal, shares
 from tundish.loader.service.dispatching.dispatcher import DispatcherState, apply
+from tundish.loader.service.dispatching.entries import (
+    AgentHeard,
+    AgentLeft,
+    SeatsDealt,
+    TrainerHeard,
+)
 
 
 def fleet(rng: Random, versions: tuple[str, ...] = ("a",)) -> DispatcherState:
@@ -23,18 +28,16 @@ def fleet(rng: Random, versions: tuple[str, ...] = ("a",)) -> DispatcherState:
     return state
 
 
-def agent(rng: Random, k: int, versions: tuple[str, ...]) -> d.AgentHeard:
+def agent(rng: Random, k: int, versions: tuple[str, ...]) -> AgentHeard:
     host, version = f"h{rng.randrange(3)}", (rng.choice(versions),)
-    return d.AgentHeard(f"a{k}", (f"a{k}", 1), rng.randrange(6), 0.0, host, version)
+    return AgentHeard(f"a{k}", (f"a{k}", 1), rng.randrange(6), 0.0, host, version)
 
 
-def trainer(
-    rng: Random, k: int, state: DispatcherState, versions: tuple[str, ...]
-) -> d.TrainerHeard:
+def trainer(rng: Random, k: int, state: DispatcherState, versions: tuple[str, ...]) -> TrainerHeard:
     addresses = [(f"a{n}", 1) for n in range(9)]
     held = tuple(rng.choice(addresses) for _ in range(rng.randrange(6)))
     host, version = f"h{rng.randrange(3)}", (rng.choice(versions),)
-    return d.TrainerHeard(f"t{k}", rng.randrange(9), held, host, version, rng.random() < 0.2)
+    return TrainerHeard(f"t{k}", rng.randrange(9), held, host, version, rng.random() < 0.2)
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -77,17 +80,17 @@ def test_no_seat_is_idle_while_it_is_wanted_and_none_moves_without_need(seed: in
     dealt = sum(map(len, found.values()))
     assert dealt == (min(wanted, max(cores, len(asking))) if cores else 0)
 
-    state = apply(state, d.SeatsDealt(found))
+    state = apply(state, SeatsDealt(found))
     assert deal(state) == found, "the same, asked again"
 
-    more = deal(apply(state, d.AgentHeard("new", ("new", 1), 3, 0.0, "h0", ("a",))))
+    more = deal(apply(state, AgentHeard("new", ("new", 1), 3, 0.0, "h0", ("a",))))
     if len(asking) <= cores:
         for name, seats in found.items():
             assert not Counter(seats) - Counter(more[name]), "a new agent takes no seat away"
     if state.agents:
         gone = rng.choice(sorted(state.agents))
         lost = state.agents[gone].address
-        less = deal(apply(state, d.AgentLeft(gone)))
+        less = deal(apply(state, AgentLeft(gone)))
         assert all(lost not in seats for seats in less.values())
 
 
@@ -122,10 +125,10 @@ def test_parts_by_need(seed: int) -> None:
 def test_its_own_host_first_then_where_most_is_to_spare() -> None:
     state = DispatcherState()
     for name, cores, host in (("far", 9, "h1"), ("own", 2, "h0"), ("other", 4, "h2")):
-        state = apply(state, d.AgentHeard(name, (name, 1), cores, 0.0, host))
-    state = apply(state, d.TrainerHeard("t", 6, host="h0"))
+        state = apply(state, AgentHeard(name, (name, 1), cores, 0.0, host))
+    state = apply(state, TrainerHeard("t", 6, host="h0"))
     assert Counter(deal(state)["t"]) == {("own", 1): 2, ("far", 1): 4}
-    near = apply(state, d.TrainerHeard("t", 6, host="h0", near=True))
+    near = apply(state, TrainerHeard("t", 6, host="h0", near=True))
     assert Counter(deal(near)["t"]) == {("own", 1): 2}
-    nowhere = apply(state, d.TrainerHeard("t", 6, host="h9", near=True))
+    nowhere = apply(state, TrainerHeard("t", 6, host="h9", near=True))
     assert deal(nowhere)["t"] == ()

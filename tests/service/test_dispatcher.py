@@ -12,17 +12,34 @@ import pytest
 
 from tundish.errors import IncompatibleJobError
 from tundish.loader.service.dispatching import dispatcher as d
-from tundish.loader.service.dispatching.dispatcher import OWN, DispatcherState, apply
+from tundish.loader.service.dispatching.dispatcher import DispatcherState, apply
+from tundish.loader.service.dispatching.entries import (
+    JOURNALLED,
+    OWN,
+    AgentHeard,
+    AgentLeft,
+    AgentsWanted,
+    DatasetRegistered,
+    Entry,
+    JobCreated,
+    JobForgotten,
+    JobPlaced,
+    Journalled,
+    Served,
+    TrainerHeard,
+    from_json,
+    to_json,
+)
 
 PLAN = [["range#0", {"stop": 9}], ["batch#1", {"batch_size": 2}]]
 
 
-def heard(name: str, at: float = 0.0, cores: int = 2, **fields: Any) -> d.AgentHeard:
+def heard(name: str, at: float = 0.0, cores: int = 2, **fields: Any) -> AgentHeard:
     """An agent that is there; its address tells its name."""
-    return d.AgentHeard(name, (name, 1), cores, at, **fields)
+    return AgentHeard(name, (name, 1), cores, at, **fields)
 
 
-def after(state: DispatcherState, entries: list[d.Entry], now: float = 0.0) -> DispatcherState:
+def after(state: DispatcherState, entries: list[Entry], now: float = 0.0) -> DispatcherState:
     """The state when these have happened."""
     for entry in entries:
         state = apply(state, entry, now)
@@ -51,11 +68,11 @@ def test_random_schedules(seed: int) -> None:
     rng, model, state, now = Random(seed), Model(), DispatcherState(), 0.0
     journal: list[str] = []
 
-    def happen(entries: Sequence[d.Entry]) -> None:
+    def happen(entries: Sequence[Entry]) -> None:
         nonlocal state
         for entry in entries:
-            if isinstance(entry, d.JOURNALLED):
-                journal.append(json.dumps(d.to_json(entry)))
+            if isinstance(entry, JOURNALLED):
+                journal.append(json.dumps(to_json(entry)))
             state = apply(state, entry, now)
 
     for _ in range(300):
@@ -66,11 +83,11 @@ def test_random_schedules(seed: int) -> None:
         ):
             case "register":
                 id_ = f"d{rng.randrange(3)}"
-                happen(d.register(state, d.DatasetRegistered(id_, f"{rng.random()}", 1, PLAN)))
+                happen(d.register(state, DatasetRegistered(id_, f"{rng.random()}", 1, PLAN)))
                 model.datasets.setdefault(id_, state.datasets[id_].digest)
             case "create":
                 job, id_, kind = f"j{rng.randrange(4)}", f"d{rng.randrange(3)}", rng.choice("ab")
-                asked = d.JobCreated(job, id_, kind)
+                asked = JobCreated(job, id_, kind)
                 known = model.jobs.get(job, (id_, kind))
                 if id_ not in model.datasets:
                     with pytest.raises(FileNotFoundError):
@@ -86,21 +103,21 @@ def test_random_schedules(seed: int) -> None:
                     free = job not in model.asked and not model.serves(job) and model.agents
                     assert bool(placing) == bool(free)
                     for entry in placing:
-                        assert isinstance(entry, d.JobPlaced)
+                        assert isinstance(entry, JobPlaced)
                         assert entry.agent in model.agents
                         model.asked[job] = entry.agent
             case "beat":
                 name = rng.choice(names)
                 asked_of = [j for j, a in model.asked.items() if a == name]
                 serves = {j: rng.randrange(2) for j in asked_of if j in model.jobs}
-                happen([heard(name, now, serves={j: d.Served(n) for j, n in serves.items()})])
+                happen([heard(name, now, serves={j: Served(n) for j, n in serves.items()})])
                 _, before = model.agents.get(name, (0.0, {}))
                 model.agents[name] = (now, serves)
                 used = {j for j, consumers in serves.items() if consumers or before.get(j)}
                 model.used.update(dict.fromkeys(used, now))
             case "leave":
                 name = rng.choice(names)
-                happen([d.AgentLeft(name)])
+                happen([AgentLeft(name)])
                 model.agents.pop(name, None)
                 model.asked = {j: a for j, a in model.asked.items() if a != name}
             case "gc":
@@ -129,14 +146,14 @@ def test_random_schedules(seed: int) -> None:
 
 
 def test_entries_come_back_from_json() -> None:
-    entries: list[d.Journalled] = [
-        d.DatasetRegistered("id", "digest", 3, PLAN),
-        d.JobCreated("job", "id", "first come", {"num_consumers": 2}),
-        d.JobForgotten("job"),
-        d.AgentsWanted(3),
-        d.AgentsWanted(None),
+    entries: list[Journalled] = [
+        DatasetRegistered("id", "digest", 3, PLAN),
+        JobCreated("job", "id", "first come", {"num_consumers": 2}),
+        JobForgotten("job"),
+        AgentsWanted(3),
+        AgentsWanted(None),
     ]
-    assert [d.from_json(json.loads(json.dumps(d.to_json(each)))) for each in entries] == entries
+    assert [from_json(json.loads(json.dumps(to_json(each)))) for each in entries] == entries
 
 
 @pytest.mark.parametrize(
@@ -145,7 +162,7 @@ def test_entries_come_back_from_json() -> None:
 )
 def test_entries_of_a_later_version(value: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="an entry"):
-        d.from_json(value)
+        from_json(value)
 
 
 class TestJobs:
@@ -154,10 +171,10 @@ class TestJobs:
     state = after(
         DispatcherState(),
         [
-            d.DatasetRegistered("one", "x", 1, PLAN),
-            d.DatasetRegistered("two", "y", 1, [PLAN[0], ["batch#1", {"batch_size": 3}]]),
-            d.DatasetRegistered("plain", "z", 1),
-            d.JobCreated("job", "one", "dealt", {"num_consumers": 2}),
+            DatasetRegistered("one", "x", 1, PLAN),
+            DatasetRegistered("two", "y", 1, [PLAN[0], ["batch#1", {"batch_size": 3}]]),
+            DatasetRegistered("plain", "z", 1),
+            JobCreated("job", "one", "dealt", {"num_consumers": 2}),
         ],
     )
 
@@ -165,47 +182,47 @@ class TestJobs:
         with pytest.raises(
             IncompatibleJobError, match=r"batch#1#1.batch_size: 3 here, 2 in the job"
         ):
-            d.create(self.state, d.JobCreated("job", "two", "dealt", {"num_consumers": 2}), 1.0)
+            d.create(self.state, JobCreated("job", "two", "dealt", {"num_consumers": 2}), 1.0)
 
     def test_of_a_dataset_that_is_not_described(self) -> None:
         with pytest.raises(IncompatibleJobError, match="dataset: plain here, one in the job"):
-            d.create(self.state, d.JobCreated("job", "plain", "dealt", {"num_consumers": 2}), 1.0)
+            d.create(self.state, JobCreated("job", "plain", "dealt", {"num_consumers": 2}), 1.0)
 
     def test_dealt_otherwise(self) -> None:
         with pytest.raises(IncompatibleJobError, match=r"num_consumers: 3 here, 2 in the job"):
-            d.create(self.state, d.JobCreated("job", "one", "dealt", {"num_consumers": 3}), 1.0)
+            d.create(self.state, JobCreated("job", "one", "dealt", {"num_consumers": 3}), 1.0)
         with pytest.raises(IncompatibleJobError, match="dealing: cached here, dealt in the job"):
-            d.create(self.state, d.JobCreated("job", "one", "cached"), 1.0)
+            d.create(self.state, JobCreated("job", "one", "cached"), 1.0)
 
     def test_of_a_dataset_that_nobody_registered(self) -> None:
         with pytest.raises(FileNotFoundError, match="call register_dataset"):
-            d.create(self.state, d.JobCreated("other", "three", "dealt"), 1.0)
+            d.create(self.state, JobCreated("other", "three", "dealt"), 1.0)
 
     def test_goes_to_the_least_busy_agent_and_to_another_when_that_has_left(self) -> None:
         state = after(self.state, [heard("a"), heard("b"), heard(OWN, cores=0)])
-        state = after(state, [d.JobCreated("second", "one", "dealt")])
+        state = after(state, [JobCreated("second", "one", "dealt")])
         first, second = d.place(state, "job"), None
         state = after(state, first)
         second = d.place(state, "second")
-        assert [first, second] == [[d.JobPlaced("job", "a")], [d.JobPlaced("second", "b")]]
+        assert [first, second] == [[JobPlaced("job", "a")], [JobPlaced("second", "b")]]
         assert d.place(state, "job") == []
 
-        state = after(state, [d.AgentLeft("a")])
-        assert d.place(state, "job") == [d.JobPlaced("job", "b")]
-        state = after(state, [d.AgentLeft("b")])
-        assert d.place(state, "job") == [d.JobPlaced("job", OWN)]
+        state = after(state, [AgentLeft("a")])
+        assert d.place(state, "job") == [JobPlaced("job", "b")]
+        state = after(state, [AgentLeft("b")])
+        assert d.place(state, "job") == [JobPlaced("job", OWN)]
 
     def test_that_failed_to_start_is_given_to_someone_again(self) -> None:
-        state = after(self.state, [heard("a"), d.JobPlaced("job", "a"), d.JobPlaced("job", None)])
-        assert d.place(state, "job") == [d.JobPlaced("job", "a")]
+        state = after(self.state, [heard("a"), JobPlaced("job", "a"), JobPlaced("job", None)])
+        assert d.place(state, "job") == [JobPlaced("job", "a")]
 
     def test_that_two_agents_serve_is_stopped_at_one(self) -> None:
         """As after a restart: the first agent says itself anew when the job was given to a second."""
         state = after(
             self.state,
             [
-                heard("a", serves={"job": d.Served(), "forgotten": d.Served()}),
-                heard("b", serves={"job": d.Served()}),
+                heard("a", serves={"job": Served(), "forgotten": Served()}),
+                heard("b", serves={"job": Served()}),
             ],
         )
         assert d.server_of(state, "job") == ("a", 1)
@@ -216,16 +233,16 @@ class TestJobs:
     def test_is_forgotten_when_it_has_no_consumers(self) -> None:
         state = after(self.state, [], 0.0)
         assert d.unused(state, 10.0, 10.0) == []
-        assert d.unused(state, 10.1, 10.0) == [d.JobForgotten("job")]
+        assert d.unused(state, 10.1, 10.0) == [JobForgotten("job")]
         assert d.unused(state, 1e9, None) == []
-        used = apply(state, heard("a", 5.0, serves={"job": d.Served(1)}))
+        used = apply(state, heard("a", 5.0, serves={"job": Served(1)}))
         assert d.unused(used, 15.0, 10.0) == []
         assert d.unused(used, 1e9, 10.0) == [], "it has a consumer, however long a heartbeat waits"
-        left = apply(used, heard("a", 12.0, serves={"job": d.Served(0)}))
+        left = apply(used, heard("a", 12.0, serves={"job": Served(0)}))
         assert d.unused(left, 22.0, 10.0) == [], "it had one until now"
-        assert d.unused(left, 22.1, 10.0) == [d.JobForgotten("job")]
-        idle = apply(state, heard("a", 5.0, serves={"job": d.Served(0)}))
-        assert d.unused(idle, 15.0, 10.0) == [d.JobForgotten("job")]
+        assert d.unused(left, 22.1, 10.0) == [JobForgotten("job")]
+        idle = apply(state, heard("a", 5.0, serves={"job": Served(0)}))
+        assert d.unused(idle, 15.0, 10.0) == [JobForgotten("job")]
 
 
 def test_who_is_silent_is_gone() -> None:
@@ -233,11 +250,11 @@ def test_who_is_silent_is_gone() -> None:
         DispatcherState(),
         [heard("a", 1.0), heard(OWN, -1e9, cores=0), heard("b", 5.0)],
     )
-    assert d.silent(state, 10.0, 8.0) == [d.AgentLeft("a")]
+    assert d.silent(state, 10.0, 8.0) == [AgentLeft("a")]
 
 
 def test_agents_that_are_needed() -> None:
-    state = after(DispatcherState(), [d.TrainerHeard(f"t{k}", 5) for k in range(3)])
+    state = after(DispatcherState(), [TrainerHeard(f"t{k}", 5) for k in range(3)])
     assert d.agents_needed(state, 4) == 4
-    assert d.agents_needed(apply(state, d.AgentsWanted(2)), 4) == 2
+    assert d.agents_needed(apply(state, AgentsWanted(2)), 4) == 2
     assert d.agents_needed(replace(state, trainers={}), 4) == 0

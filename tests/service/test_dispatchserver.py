@@ -26,8 +26,9 @@ from tundish.loader.service.connections.credentials import (
     parse_addresses,
 )
 from tundish.loader.service.connections.loop import Loop
-from tundish.loader.service.dispatching import dispatcher as pure
-from tundish.loader.service.dispatching.client import DispatcherClient, DispatcherPlaces
+from tundish.loader.service.dispatching import entries
+from tundish.loader.service.dispatching.client import DispatcherClient
+from tundish.loader.service.dispatching.places import DispatcherPlaces
 from tundish.loader.service.jobs.hosting import HostedJob, JobOrder, Jobs, StartJob
 from tundish.loader.service.servers.configs import DispatcherConfig, WorkerConfig
 from tundish.loader.service.servers.dispatchserver import DispatchServer
@@ -133,7 +134,7 @@ class TestMembers:
         config = DispatcherConfig(work_dir=str(tmp_path), fault_tolerant_mode=True)
         with DispatchServer(config) as dispatcher, DispatcherClient(dispatcher.target) as client:
             client.scale(1)
-        monkeypatch.setattr(pure, "_KINDS", {})
+        monkeypatch.setattr(entries, "_KINDS", {})
         with pytest.raises(ValueError, match="which this version"):
             DispatchServer(config)
         monkeypatch.undo()

@@ -575,7 +575,7 @@ SETTLE, ASK = SharedJob._settle, SharedJob.ask
     ("name", "broken"),
     [
         ("_apply", believe),
-        ("_free", tell_nobody),
+        ("_give_up", tell_nobody),
         ("ask", know_everybody),
     ],
     ids=["claims", "freeing", "epoch"],

@@ -23,7 +23,8 @@ from tests.services.raycluster import RayCluster
 from tests.services.rayservice import service
 
 from tundish import Dataset
-from tundish.loader.service.dispatching.client import DispatcherClient, DispatcherPlaces
+from tundish.loader.service.dispatching.client import DispatcherClient
+from tundish.loader.service.dispatching.places import DispatcherPlaces
 from tundish.loader.service.ray.service import RayFleet
 from tundish.testing import collect
 from tundish.testing.functions import Draw, Keep, Pause, Tag

@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tundish.loader.service.dispatching.dispatcher import AgentHeard
+from tundish.loader.service.dispatching.entries import AgentHeard
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.credentials import Address
-    from tundish.loader.service.dispatching.dispatcher import DispatcherState, TrainerHeard
+    from tundish.loader.service.dispatching.dispatcher import DispatcherState
+    from tundish.loader.service.dispatching.entries import TrainerHeard
 
 
 def shares(wanted: Mapping[str, int], seats: int) -> dict[str, int]:

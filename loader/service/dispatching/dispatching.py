@@ -15,8 +15,25 @@ from tundish.loader.service.connections.credentials import Address, show_address
 from tundish.loader.service.connections.handshake import digest_of
 from tundish.loader.service.dispatching import dispatcher as pure
 from tundish.loader.service.dispatching.dealing import deal
-from tundish.loader.service.dispatching.dispatcher import OWN, DispatcherState
 from tundish.loader.service.dispatching.ends import JobEnds
+from tundish.loader.service.dispatching.entries import (
+    JOURNALLED,
+    OWN,
+    AgentHeard,
+    AgentLeft,
+    AgentsWanted,
+    DatasetRegistered,
+    Entry,
+    JobCreated,
+    JobEnded,
+    JobForgotten,
+    JobPlaced,
+    SeatsDealt,
+    Served,
+    TrainerHeard,
+    TrainerLeft,
+    to_json,
+)
 from tundish.loader.service.dispatching.fields import (
     address_of,
     count_of,
@@ -29,6 +46,7 @@ from tundish.loader.service.dispatching.status import status_of
 
 if TYPE_CHECKING:
     from tundish.loader.service.dispatching.datasets import DatasetStore
+    from tundish.loader.service.dispatching.dispatcher import DispatcherState
     from tundish.loader.service.dispatching.journal import Journal
 
 Answer = tuple[Fields, list[bytes]]
@@ -105,8 +123,8 @@ class Dispatching:
         self._clock, self._wake, self._members = clock, wake, tuple(members)
         self.state = pure.restore(journal.entries, clock())
         payloads.only(each.digest for each in self.state.datasets.values())
-        self._speakers: dict[pure.Entry, int] = {}  # what happens when a connection ends
-        self._leaving: dict[pure.Entry, float] = {}  # and when it is to happen
+        self._speakers: dict[Entry, int] = {}  # what happens when a connection ends
+        self._leaving: dict[Entry, float] = {}  # and when it is to happen
         self._parking = Parking()
         self._failed: dict[str, str] = {}
         self._ends = JobEnds(clock)
@@ -145,7 +163,7 @@ class Dispatching:
                 self._leaving[entry] = due
                 self._by(due)
 
-    def _speaks(self, caller: int, left: pure.Entry) -> None:
+    def _speaks(self, caller: int, left: Entry) -> None:
         """Note that an agent or trainer is there, and the connection by which it speaks."""
         self._speakers[left] = caller
         self._leaving.pop(left, None)
@@ -163,22 +181,22 @@ class Dispatching:
         }
         cores, host = count_of(request, "cores"), str(request.get("host", ""))
         versions, now = versions_of(request), self._clock()
-        self._speaks(caller, pure.AgentLeft(name))
-        heard = pure.AgentHeard(name, address, cores, now, host, versions, told, serves)
+        self._speaks(caller, AgentLeft(name))
+        heard = AgentHeard(name, address, cores, now, host, versions, told, serves)
         self._happen([heard])
         orders = request.get("orders", {})
         for job, how in request.get("ended", {}).items():
             if self._asked_for(job, name, orders) and self._ends.ended(
                 job, str(how["how"]), str(how["life"])
             ):
-                self._happen([pure.JobEnded(job, bool(how["gave"]))])
+                self._happen([JobEnded(job, bool(how["gave"]))])
                 if self._ends.refusal(job) is None:
                     self._place(job)
                 self._settle("job", job)
         for job, why in request.get("failed", {}).items():
             if self._asked_for(job, name, orders):
                 self._failed[job] = str(why)
-                self._happen([pure.JobPlaced(job, None)])
+                self._happen([JobPlaced(job, None)])
 
         def news() -> Fields | None:
             return self._news(name)
@@ -194,7 +212,7 @@ class Dispatching:
 
     def _admit(self, name: str, address: Address, told: str, caller: int) -> None:
         """Raise if an agent may not join: another one has its name and is there, or the dispatcher knows others."""
-        left, known = pure.AgentLeft(name), self.state.agents.get(name)
+        left, known = AgentLeft(name), self.state.agents.get(name)
         there = self._speakers.get(left, caller) != caller and left not in self._leaving
         if known is not None and known.address != address and there:
             raise ValueError(
@@ -221,11 +239,11 @@ class Dispatching:
 
     def _leave(self, request: Fields, _: list[bytes], __: int) -> Answer:
         name = str(request["name"])
-        self._happen([pure.TrainerLeft(name) if request.get("trainer") else pure.AgentLeft(name)])
+        self._happen([TrainerLeft(name) if request.get("trainer") else AgentLeft(name)])
         return {}, []
 
     def _register(self, request: Fields, blobs: list[bytes], _: int) -> Answer:
-        asked = pure.DatasetRegistered(
+        asked = DatasetRegistered(
             str(request["id"]),
             str(request["digest"]),
             count_of(request, "nbytes"),
@@ -257,12 +275,12 @@ class Dispatching:
         wanted, near = count_of(request, "wanted"), bool(request.get("near"))
         wait_s = wait_of(request)
         host, versions = str(request.get("host", "")), versions_of(request)
-        self._speaks(caller, pure.TrainerLeft(name))
+        self._speaks(caller, TrainerLeft(name))
         lost = {address_of(each) for each in request.get("lost", ())} - self._gone
         if lost and self._clock() < self._settled_at:
             self._gone |= lost
             self._deal_soon()
-        self._happen([pure.TrainerHeard(name, wanted, held, host, versions, near)])
+        self._happen([TrainerHeard(name, wanted, held, host, versions, near)])
         if self._deal_at is not None and self._deal_at <= self._clock() + _COALESCED_S:
             self._deal()
 
@@ -278,7 +296,7 @@ class Dispatching:
     def _job(self, request: Fields, _: list[bytes], caller: int) -> Answer | Later:
         name, parameters = str(request["name"]), request.get("parameters")
         wait_s = wait_of(request)
-        asked = pure.JobCreated(name, str(request["dataset"]), str(request["kind"]), parameters)
+        asked = JobCreated(name, str(request["dataset"]), str(request["kind"]), parameters)
         self._happen(pure.create(self.state, asked, self._clock(), versions_of(request)))
         self._failed.pop(name, None)
         if request.get("received"):
@@ -292,7 +310,7 @@ class Dispatching:
                 raise RuntimeError(refusal)
             if name in self._failed:
                 raise RuntimeError(f"job {name!r} could not be started: {self._failed[name]}")
-            leaving = {each.name for each in self._leaving if isinstance(each, pure.AgentLeft)}
+            leaving = {each.name for each in self._leaving if isinstance(each, AgentLeft)}
             address = pure.server_of(self.state, name, leaving)
             return None if address is None else {"address": list(address)}
 
@@ -301,7 +319,7 @@ class Dispatching:
     def _scale(self, request: Fields, _: list[bytes], __: int) -> Answer:
         count = None if request["agents"] is None else count_of(request, "agents")
         if count != self.state.wanted:
-            self._happen([pure.AgentsWanted(count)])
+            self._happen([AgentsWanted(count)])
         return {}, []
 
     def _needs(self, request: Fields, _: list[bytes], __: int) -> Answer:
@@ -314,11 +332,11 @@ class Dispatching:
     def _agents(self, _: Fields, __: list[bytes], ___: int) -> Answer:
         return {"agents": [list(each.address) for each in self.agents()]}, []
 
-    def agents(self) -> list[pure.AgentHeard]:
+    def agents(self) -> list[AgentHeard]:
         """Return the agents that are there, in the order of `members`, then of their names."""
         found = [each for each in self.state.agents.values() if each.name != OWN]
 
-        def place(agent: pure.AgentHeard) -> int:
+        def place(agent: AgentHeard) -> int:
             matching = (is_member(agent.address, agent.told, each) for each in self._members)
             return next((k for k, is_it in enumerate(matching) if is_it), len(self._members))
 
@@ -329,52 +347,52 @@ class Dispatching:
 
     # -- what happens -----------------------------------------------------------------------------
 
-    def _happen(self, entries: Sequence[pure.Entry]) -> None:
+    def _happen(self, entries: Sequence[Entry]) -> None:
         """Write entries down and apply them; answer the calls that waited for them."""
         for entry in entries:
-            if isinstance(entry, pure.JOURNALLED):
-                self._journal.append(pure.to_json(entry))
+            if isinstance(entry, JOURNALLED):
+                self._journal.append(to_json(entry))
             before, self.state = self.state, pure.apply(self.state, entry, self._clock())
             self._follow(before, entry)
 
-    def _follow(self, before: DispatcherState, entry: pure.Entry) -> None:
+    def _follow(self, before: DispatcherState, entry: Entry) -> None:
         match entry:
-            case pure.AgentHeard():
+            case AgentHeard():
                 known = before.agents.get(entry.name)
                 if known is None or (known.address, known.cores) != (entry.address, entry.cores):
                     self._deal_soon()
                     self._place_again()
                 for job in entry.serves:
                     self._settle("job", job)
-            case pure.AgentLeft():
+            case AgentLeft():
                 self._forget(entry)
                 if entry.name in before.agents and self._clock() < self._settled_at:
                     self._gone.add(before.agents[entry.name].address)
                 self._deal_soon()
                 self._place_again()
-            case pure.TrainerHeard():
+            case TrainerHeard():
                 trainer = before.trainers.get(entry.name)
                 if trainer is None or (trainer.wanted, trainer.near) != (entry.wanted, entry.near):
                     self._deal_soon()
-            case pure.TrainerLeft():
+            case TrainerLeft():
                 self._forget(entry)
                 self._deal_soon()
-            case pure.JobPlaced():
+            case JobPlaced():
                 self._settle("job", entry.name)
                 if entry.agent is not None:
                     self._settle("agent", entry.agent)
-            case pure.JobForgotten():
+            case JobForgotten():
                 self._ends.forget(entry.name)
                 self._failed.pop(entry.name, None)
                 for name, agent in before.agents.items():
                     if entry.name in agent.serves:
                         self._settle("agent", name)
-            case pure.SeatsDealt():
+            case SeatsDealt():
                 for name, seats in entry.seats.items():
                     if name in before.trainers and before.trainers[name].held != seats:
                         self._settle("trainer", name)
 
-    def _forget(self, left: pure.Entry) -> None:
+    def _forget(self, left: Entry) -> None:
         self._speakers.pop(left, None)
         self._leaving.pop(left, None)
 
@@ -398,7 +416,7 @@ class Dispatching:
     def _deal(self) -> None:
         trusting = self._clock() < self._settled_at
         self._deal_at = self._settled_at if trusting else None
-        self._happen([pure.SeatsDealt(deal(self.state, trusting=trusting, gone=self._gone))])
+        self._happen([SeatsDealt(deal(self.state, trusting=trusting, gone=self._gone))])
 
     # -- time -------------------------------------------------------------------------------------
 
@@ -467,11 +485,11 @@ class Dispatching:
         self._journal.close()
 
 
-def _served(name: str, gave: bool, consumers: Any, order: Any = None) -> pure.Served:
+def _served(name: str, gave: bool, consumers: Any, order: Any = None) -> Served:
     """Return what an agent says of a job that it serves."""
     job = None if order is None else _job_of(name, order)
-    return pure.Served(count_of({"consumers": consumers}, "consumers"), job, gave)
+    return Served(count_of({"consumers": consumers}, "consumers"), job, gave)
 
 
-def _job_of(name: str, order: Any) -> pure.JobCreated:
-    return pure.JobCreated(name, order["dataset"], order["kind"], order["parameters"])
+def _job_of(name: str, order: Any) -> JobCreated:
+    return JobCreated(name, order["dataset"], order["kind"], order["parameters"])

@@ -11,7 +11,7 @@ from tundish.loader.service.dispatching.dispatcher import DispatcherState, consu
 
 if TYPE_CHECKING:
     from tundish.loader.service.connections.credentials import Address
-    from tundish.loader.service.dispatching.dispatcher import AgentHeard
+    from tundish.loader.service.dispatching.entries import AgentHeard
 
 
 def status_of(

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.service.connections.handshake import versions
-from tundish.loader.service.dispatching.client import DispatcherClient, DispatcherPlaces
+from tundish.loader.service.dispatching.client import DispatcherClient
 from tundish.loader.service.distributing.seats import SeatRecruiting
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.run.pool.peers import WorkerSpec
     from tundish.loader.service.connections.credentials import Address
+    from tundish.loader.service.dispatching.places import DispatcherPlaces
     from tundish.loader.service.distributing.distribute import Terms
 
 ANSWER_S = 15.0

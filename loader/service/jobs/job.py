@@ -10,21 +10,20 @@ The thread that runs the iterator asks `order` for the next order, and reports t
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Self
 
 from tundish.loader.service.jobs.claims import Claim, Common, Told
+from tundish.loader.service.jobs.free import FreeNumbers
 from tundish.loader.service.jobs.members import JobMember, JobMembers
 from tundish.loader.service.jobs.owners import FREE, Owners
 from tundish.loader.service.jobs.production import MakeOrder, Production
 from tundish.loader.service.jobs.ranges import Ranges, numbers_of, of_numbers, size, within
 from tundish.loader.service.jobs.requests import (
-    MOST_ANSWER_BYTES,
     MOST_GIVEN_BYTES,
     Answer,
     DealtElements,
@@ -93,12 +92,7 @@ class SharedJob:
         self._ahead: Ranges = ()
         self._owners = Owners()
         self._made = Production(self._made.turn + 1)
-        # The consumers for which elements were made, by number.
-        self._out: dict[int, str] = {}
-        self._ready: dict[int, list[int]] = {}
-        self._missing: dict[int, list[int]] = {}  # free, and to be made again
-        self._missed: set[int] = set()
-        self._round: list[int] = []  # the elements of one that is not whole yet
+        self._free = FreeNumbers(self._made, self.rounds)
         self._earlier: set[str] = set()  # consumers of the job before this one
         self._ended = False  # a consumer was told so
 
@@ -117,6 +111,7 @@ class SharedJob:
         self._reset(self.generation, self._began, again=False)
         self.dealing, self._ended = True, ended
         self._origin, self._ahead, self._owners, self._earlier = origin, ahead, owners, earlier
+        self._free = FreeNumbers(self._made, self.rounds, origin, ahead)
         # Whoever has left waits for no state, so all numbers below the low were had.
         self._made.go_on(made, owners.low)
 
@@ -234,6 +229,7 @@ class SharedJob:
         self.generation = max(claim.base.generation for claim in claims.values())
         self._made.run = newest.run
         self._origin, self._ahead = newest.origin, newest.ahead
+        self._free = FreeNumbers(self._made, self.rounds, newest.origin, newest.ahead)
         self._owners = Owners(newest)
         self._earlier = {*absent, *newest.counts}
         self._made.frontier = newest.low
@@ -260,17 +256,19 @@ class SharedJob:
             )
         # Below its low a claim has no numbers. The consumer gave up the free ones there when it joined without its state.
         given_up = owners.free_below(first)
-        if mine - have not in {0, len(given_up)} or (mine > have and self._out.keys() & given_up):
+        if mine - have not in {0, len(given_up)} or (
+            mine > have and self._free.given.keys() & given_up
+        ):
             return again
         hand = {number: request for request, number in claim.hand}
         wanted = dict.fromkeys(numbers_of(within(claim.had, first)), _FIRST)
         wanted |= {number: request for number, request in hand.items() if number >= first}
         for number in wanted:
-            if owners.of(number) not in {FREE, me} or number in self._out:
+            if owners.of(number) not in {FREE, me} or number in self._free.given:
                 return again
         for number in owners.had(name, first):
             if number not in wanted:
-                self._free(number)
+                self._give_up(number)
         for number in given_up if mine > have else ():
             self._take(number, me)
         member = self.members[name]
@@ -286,50 +284,26 @@ class SharedJob:
         if member is None:
             return
         for number in chain.from_iterable(member.given.values()):
-            self._out.pop(number, None)
-            self._offer(number)
+            self._free.given.pop(number, None)
+            self._free.offer(number)
         member.given.clear()
         self._owners.unsaved.difference_update(number for _, number in member.fresh)
         member.fresh.clear()
         if gone:
             if self.rounds is not None:
-                self._set_aside(int(consumer))
+                self._free.set_aside(int(consumer))
             self._owners.advance()
-
-    # -- numbers --------------------------------------------------------------------------------
 
     def _take(self, number: int, owner: int) -> None:
         self._owners.give(number, owner)
         self._made.drop(number)
-        self._missed.discard(number)
+        self._free.found(number)
 
-    def _free(self, number: int) -> None:
+    def _give_up(self, number: int) -> None:
         """Release a number that had been delivered, so that it is made again."""
         self._owners.free(number)
         if number < self._made.frontier:
-            self._miss(number)
-
-    def _miss(self, number: int) -> None:
-        self._missed.add(number)
-        heapq.heappush(self._missing.setdefault(self._whose(number), []), number)
-
-    def _whose(self, number: int) -> int:
-        """Return which consumer of a round a number is for; 0 where they are for all."""
-        if self.rounds is None:
-            return 0
-        return self._ordinal(number) % self.rounds
-
-    def _ordinal(self, number: int) -> int:
-        return number - self._origin - size(within(self._ahead, self._origin, number))
-
-    def _offer(self, number: int) -> None:
-        heapq.heappush(self._ready.setdefault(self._whose(number), []), number)
-
-    def _set_aside(self, key: int) -> None:
-        """Drop the elements that wait for consumers that are gone: they are made again when one is back."""
-        for number in self._ready.pop(key, []):
-            if self._made.drop(number):
-                self._miss(number)
+            self._free.miss(number)
 
     # -- elements -------------------------------------------------------------------------------
 
@@ -356,7 +330,7 @@ class SharedJob:
         if numbers is None:
             if self._made.nbytes_of(chain.from_iterable(member.given.values())) > MOST_GIVEN_BYTES:
                 return NothingYet()
-            numbers = tuple(self._choose(consumer, ask.most))
+            numbers = tuple(self._free.choose(self._free.queue(consumer), ask.most))
             if not numbers:
                 if not self._is_over(consumer, member):
                     return NothingYet()
@@ -364,7 +338,7 @@ class SharedJob:
                 total = self._made.total or 0
                 return NothingMore(total - total % (self.rounds or 1))
             member.given[ask.request] = numbers
-            self._out.update(dict.fromkeys(numbers, consumer))
+            self._free.given.update(dict.fromkeys(numbers, consumer))
         elements = tuple((number, self._made.values[number][0]) for number in numbers)
         return DealtElements(elements, self._tell(consumer, member))
 
@@ -374,7 +348,7 @@ class SharedJob:
         me = owners.index(consumer)
         for request in sorted(r for r in member.given if r < ask.received):
             for number in member.given.pop(request):
-                del self._out[number]
+                del self._free.given[number]
                 self._take(number, me)
                 owners.unsaved.add(number)
                 member.fresh.append((request, number))
@@ -383,35 +357,14 @@ class SharedJob:
             owners.unsaved.discard(fresh.popleft()[1])
         owners.advance()
 
-    def _choose(self, consumer: str, most: int) -> Iterator[int]:
-        """Yield the numbers of elements for a request: those that are ready, within the bounds of an answer."""
-        key = int(consumer) if self.rounds is not None else 0
-        nbytes = 0
-        for count in range(most):
-            if not self._is_ready(key):
-                return
-            nbytes += self._made.values[self._ready[key][0]][1]
-            if count and nbytes > MOST_ANSWER_BYTES:
-                return
-            yield heapq.heappop(self._ready[key])
-
-    def _is_ready(self, key: int) -> bool:
-        """Return True if there is an element to give; one before it that is made again comes first."""
-        ready = self._ready.get(key, [])
-        while ready and (ready[0] not in self._made.values or ready[0] in self._out):
-            heapq.heappop(ready)
-        least = self._least(self._missing.get(key, []))
-        return bool(ready) and (least is None or ready[0] < least)
-
     def _is_over(self, consumer: str, member: _Member) -> bool:
         """Return True if nothing can come any more for a consumer."""
         if not self._made.whole:
             return False
         if any(each.doubted for each in self.members.values()):
             return False
-        key = 0 if self.rounds is None else int(consumer)
-        awaited = self._out if self.rounds is None else member.given
-        return not awaited and self._least(self._missing.get(key, [])) is None
+        awaited = self._free.given if self.rounds is None else member.given
+        return not awaited and self._free.first_missing(self._free.queue(consumer)) is None
 
     def _tell(self, consumer: str, member: _Member) -> Told | None:
         """Return the news for a consumer; None if there is none."""
@@ -446,26 +399,20 @@ class SharedJob:
     def finished(self) -> int | None:
         """The number of elements, once consumers have had all of them; None before."""
         made = self._made
-        return made.total if made.whole and not (made.values or self._missed) else None
+        return made.total if made.whole and not (made.values or self._free.any_missing) else None
 
     def order(self) -> MakeOrder | None:
         """Return the next order; None if there is none until something changes."""
         if not self.dealing:
             return None
-        here = {key for key in self._missing if self.rounds is None or str(key) in self.members}
-        least = [n for key in here if (n := self._least(self._missing[key])) is not None]
-        made = self._made
-        full = len(made.values) - len(self._out) >= self._most or made.nbytes >= self._most_bytes
-        if full and any(self._is_ready(key) for key in self._ready):
+        made, missing = self._made, self._free.missing(self.members)
+        ahead = len(made.values) - len(self._free.given)
+        full = ahead >= self._most or made.nbytes >= self._most_bytes
+        if full and self._free.any_ready:
             return None
-        if not least and made.whole:
+        if missing is None and made.whole:
             return None
-        return made.order(min(least, default=made.frontier))
-
-    def _least(self, missing: list[int]) -> int | None:
-        while missing and missing[0] not in self._missed:
-            heapq.heappop(missing)
-        return missing[0] if missing else None
+        return made.order(made.frontier if missing is None else missing)
 
     def began(self, turn: int, state: Mapping[str, Any]) -> None:
         """Record the first state of an iterator that started from the beginning, with its seeds."""
@@ -480,10 +427,9 @@ class SharedJob:
         if number is None:
             return
         if number < made.frontier:
-            if number in self._missed:
-                self._missed.discard(number)
+            if self._free.found(number):
                 made.keep(number, value, nbytes)
-                self._offer(number)
+                self._free.offer(number)
             return
         made.frontier = number + 1
         free = self._owners.of(number) == FREE
@@ -492,25 +438,22 @@ class SharedJob:
         if self.rounds is not None:
             self._made_in_round(number, self.rounds, free=free)
         elif free:
-            self._offer(number)
+            self._free.offer(number)
 
     def _made_in_round(self, number: int, rounds: int, *, free: bool) -> None:
         """Offer the elements of a round when its last one was made."""
         if free:
-            self._round.append(number)
-        if number >= self._origin and (self._ordinal(number) + 1) % rounds == 0:
-            for each in self._round:
-                self._offer(each)
-            self._round.clear()
-            for key in range(rounds):
-                index = str(key)
-                took_part = self._owners.knows(index) or index in self._earlier
-                if took_part and index not in self.members:
-                    self._set_aside(key)  # it has taken part, and is gone
+            self._free.hold(number)
+        if not self._free.ends_round(number):
+            return
+        self._free.offer_round()
+        for each in range(rounds):
+            index = str(each)
+            took_part = self._owners.knows(index) or index in self._earlier
+            if took_part and index not in self.members:
+                self._free.set_aside(each)  # it has taken part, and is gone
 
     def end(self, turn: int) -> None:
         """Record that there is no element at the requested position."""
         if self._made.ended(turn):
-            for number in self._round:  # rounds end together: there is no part of one
-                self._made.drop(number)
-            self._round.clear()
+            self._free.drop_round()

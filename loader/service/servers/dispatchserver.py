@@ -10,8 +10,8 @@ from tundish.loader.service.connections.answering import Calls
 from tundish.loader.service.connections.credentials import Credentials, show_address
 from tundish.loader.service.connections.listening import Listener
 from tundish.loader.service.dispatching.datasets import DatasetsInMemory, StoredDatasets
-from tundish.loader.service.dispatching.dispatcher import OWN
 from tundish.loader.service.dispatching.dispatching import Dispatching, Patience
+from tundish.loader.service.dispatching.entries import OWN
 from tundish.loader.service.dispatching.journal import NoJournal, open_journal
 from tundish.loader.service.jobs.dealing import ROLE
 from tundish.loader.service.jobs.hosting import Jobs

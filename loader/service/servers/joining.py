@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.service.connections.credentials import Address, Credentials, show_addresses
 from tundish.loader.service.connections.handshake import versions
-from tundish.loader.service.dispatching.client import dispatcher_caller
+from tundish.loader.service.dispatching.places import dispatcher_caller
 from tundish.loader.service.jobs.hosting import JobOrder
 
 if TYPE_CHECKING:
