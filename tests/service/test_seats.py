@@ -33,6 +33,7 @@ from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.connections.credentials import Address, Credentials
 from tundish.loader.service.connections.dialing import Refused
 from tundish.loader.service.distributing import seats as seats_module
+from tundish.loader.service.distributing import standing
 from tundish.loader.service.distributing.seats import SeatRecruiting
 from tundish.testing import assert_resumes_anywhere, assert_workers_do_not_show, collect
 from tundish.testing.functions import Draw, Keep, Pause, Tag
@@ -410,7 +411,7 @@ def test_an_agent_whose_workers_die_as_they_start_stops_nobody(
 ) -> None:
     """Eight such deaths in a row are an error only where no worker is up."""
     monkeypatch.setattr(pool_module, "_ELSEWHERE_S", 0.1)
-    monkeypatch.setattr(seats_module, "_REST_S", (0.01,))
+    monkeypatch.setattr(standing, "_REST_S", (0.01,))
     mixed = Listed([unfit[0].address, fleet[0].address])
     with (
         remotely(mixed),

@@ -30,6 +30,7 @@ from tundish.loader.run.starting.workerprocess import Exit
 from tundish.loader.service.connections.credentials import Address, Credentials, show_address
 from tundish.loader.service.connections.dialing import Dial, Refused
 from tundish.loader.service.connections.handshake import digest_of, is_silent
+from tundish.loader.service.distributing.standing import AgentStanding
 from tundish.shm.channel import Channel
 from tundish.tracebacks import callers_level
 
@@ -37,11 +38,6 @@ if TYPE_CHECKING:
     from tundish.shm.liveness import Poller
     from tundish.shm.memory import Arena
 
-_REST_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-"""Seconds until an unreachable agent is tried again, by the number of consecutive failures."""
-
-_REFUSED_S = 5.0
-_SHOWN = 3
 _PATHS_NBYTES = 24 << 10
 ALONE_S = 30.0
 """Seconds without a worker after which an iterator warns with the reasons of failed connections."""
@@ -141,10 +137,7 @@ class SeatRecruiting:
         self._ours: list[Peer] = []  # workers of this machine that compute
         self._theirs: list[tuple[Address, Peer]] = []
         self._seeking: dict[int, Seeking] = {}
-        self._rests: dict[Address, tuple[float, int]] = {}  # until when, and how often in a row
-        self._errors: dict[Address, BaseException] = {}  # why there is no worker of an agent
-        # Agents that have answered, and have no worker for this pool.
-        self._refusing: set[Address] = set()
+        self._standing = AgentStanding()
         self._warned = self._warned_alone = False
         self._alone_since = time.monotonic()
         self._looked = 0.0
@@ -249,9 +242,9 @@ class SeatRecruiting:
         """Return the workers elsewhere; leave the agents alone for a while whose workers have ended before they were ready."""
         for address, peer in self._theirs:
             if peer.channel.fileno() < 0 and peer.ready:
-                self._rests.pop(address, None)
+                self._standing.worked(address)
             elif peer.channel.fileno() < 0:
-                self._leave_alone(address)
+                self._standing.leave_alone(address)
         self._theirs = [each for each in self._theirs if each[1].channel.fileno() >= 0]
         return self._theirs
 
@@ -261,10 +254,9 @@ class SeatRecruiting:
         there.update(each.address for each in self._seeking.values() if each.dial is not None)
         now = time.monotonic()
         addresses = self._places.addresses()
-        rested = [each for each in addresses if self._rests.get(each, (0.0, 0))[0] <= now]
+        rested = [each for each in addresses if self._standing.due(each) <= now]
         if not rested:
-            again = [self._rests[each][0] for each in addresses]
-            seeking.until = min([*again, now + _NOBODY_S])
+            seeking.until = min([*map(self._standing.due, addresses), now + _NOBODY_S])
             return
         seeking.address = min(rested, key=there.__getitem__)
         try:
@@ -322,8 +314,7 @@ class SeatRecruiting:
             self._watch(seeking, dial)
             return []
         del self._seeking[seeking.seat]
-        self._errors.pop(seeking.address, None)
-        self._refusing.discard(seeking.address)
+        self._standing.gave(seeking.address)
         where = show_address(seeking.address)
         peer = Peer(Channel(made.socket, "stream"), seeking.seat, where=where)
         peer.process = RemoteWorker(made.socket, where)
@@ -336,18 +327,9 @@ class SeatRecruiting:
         if isinstance(error, Refused):
             self._refused(seeking.address, error)
         else:
-            self._errors[seeking.address] = error
-            self._refusing.discard(seeking.address)
-            self._leave_alone(seeking.address)
+            self._standing.failed(seeking.address, error)
             self._places.failed(seeking.address, error)
         self._warn_alone(seeking.until)
-
-    def _leave_alone(self, address: Address, rest_s: float | None = None) -> None:
-        """Dial an agent no more for a while, which grows with each failure in a row."""
-        _, times = self._rests.get(address, (0.0, 0))
-        if rest_s is None:
-            rest_s = _REST_S[min(times, len(_REST_S) - 1)]
-        self._rests[address] = (time.monotonic() + rest_s, times + 1)
 
     def _warn_alone(self, now: float) -> None:
         """Warn once if for long no worker could be had, with what each agent said."""
@@ -355,10 +337,7 @@ class SeatRecruiting:
             self._alone_since = now
         elif now - self._alone_since > ALONE_S and not self._warned_alone:
             self._warned_alone = True
-            there = [
-                each for each in dict.fromkeys(self._places.addresses()) if each in self._errors
-            ]
-            reasons = "; ".join(str(self._errors[each]) for each in there[:_SHOWN])
+            reasons = self._standing.reasons(self._places.addresses())
             warnings.warn(
                 f"no agent has given this iterator a worker for {ALONE_S:g} s, and it tries again: {reasons}",
                 stacklevel=callers_level(),
@@ -366,13 +345,9 @@ class SeatRecruiting:
 
     def _refused(self, address: Address, error: BaseException) -> None:
         """Leave an agent alone that has no worker for this pool; raise if all are so and no worker is there, warn if some are here."""
-        self._errors[address] = error
-        self._refusing.add(address)
-        self._leave_alone(address, _REFUSED_S)
-        if self._connected() or not self._refusing.issuperset(self._places.addresses()):
+        self._standing.refused(address, error)
+        if self._connected() or not self._standing.all_refuse(self._places.addresses()):
             return
-        self._refusing.clear()
-        self._errors.clear()  # one that is raised refers to this
         if not self._ours:
             raise error
         self._warn(f"no agent gives this iterator a worker, so it uses only this machine: {error}")
