@@ -210,6 +210,14 @@ def test_agents_that_end_at_once_are_started_ever_more_rarely() -> None:
     assert starts[1] < 0.5
 
 
+def test_agents_may_fail_for_days() -> None:
+    roster = AgentRoster()
+    for now in range(0, 60_000, 30):
+        roster.begun(["a"], now)
+        roster.ended(["a"], now)
+    assert 0 < roster.rest_s(now, 60.0) <= 30.0
+
+
 def test_an_agent_that_has_joined_is_replaced_at_once() -> None:
     roster, now = AgentRoster(), 0.0
     for k in range(20):
@@ -222,16 +230,35 @@ def test_an_agent_that_has_joined_is_replaced_at_once() -> None:
 def test_agents_that_the_dispatcher_never_knows_are_replaced() -> None:
     roster = AgentRoster()
     roster.begun(["a", "b"], 0.0)
-    for now in (1.0, ABSENT_S):
+    patience_s = ABSENT_S[0]
+    for now in (1.0, patience_s):
         assert roster.absent(["a"], now) == []
-    assert roster.absent(["a"], ABSENT_S + 1) == ["b"]
-    assert roster.absent(["a", "b"], ABSENT_S + 2) == []
-    assert roster.absent([], ABSENT_S + 3) == []
+    assert roster.absent(["a"], patience_s + 1) == ["b"]
+    roster.joined(["a", "b"])
+    assert roster.absent(["a", "b"], patience_s + 2) == []
+    assert roster.absent([], patience_s + 3) == []
     roster.unheard()  # a dispatcher that is back does not know them yet
-    assert roster.absent([], 3 * ABSENT_S) == []
-    assert roster.absent([], 4 * ABSENT_S) == ["a", "b"]
-    roster.ended(["a", "b"], 4 * ABSENT_S)
-    assert roster.lacking(2, 5 * ABSENT_S) == 2
+    assert roster.absent([], 3 * patience_s) == []
+    assert roster.absent([], 4 * patience_s) == ["a", "b"]
+    roster.ended(["a", "b"], 4 * patience_s)
+    assert roster.lacking(2, 5 * patience_s) == 2
+
+
+def test_agents_that_do_not_come_are_replaced_ever_more_rarely() -> None:
+    """Their machine may take long to start: soon the next one waits for it as long as it takes."""
+    roster, now, waits = AgentRoster(), 0.0, list[float]()
+    for k in range(7):
+        roster.begun([f"a{k}"], now)
+        began = now
+        while not roster.absent([], now):
+            now += 1.0
+        waits.append(now - began)
+        roster.ended([f"a{k}"], now)
+    assert waits == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0]
+    roster.begun(["b"], now)
+    roster.joined(["b"])
+    roster.absent([], now)
+    assert roster.absent([], now + ABSENT_S[0]) == ["b"]
 
 
 def test_idle_and_new_agents_are_stopped_first() -> None:
@@ -317,7 +344,7 @@ def test_a_keeper_replaces_agents_that_the_dispatcher_does_not_know(
     stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine says that its two agents run, and neither ever joins the dispatcher."""
-    monkeypatch.setattr(keeping, "ABSENT_S", 0.0)
+    monkeypatch.setattr(keeping, "ABSENT_S", (0.0, 0.0))
     dispatcher = stack.enter_context(DispatchServer())
     stack.enter_context(DispatcherClient(dispatcher.target)).scale(2)
     engine = StillEngine()

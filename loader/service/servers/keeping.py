@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 IDLE_S = 60.0
 """The time for which agents are kept that trainers no longer need."""
 
-ABSENT_S = 600.0
-"""The time after which an agent that runs, and that the dispatcher does not know, is replaced; an engine may wait for a machine."""
+ABSENT_S = (30.0, 600.0)
+"""After which an agent that runs, and that the dispatcher does not know, is replaced; and at most, after many.
+
+A cluster may have lost a start that it was asked for, or may wait for a machine: then the next agent waits for it, too.
+"""
 
 _REST_S = (0.2, 30.0)
 """Before the next start, when an agent has ended that never joined; and at most, after many."""
@@ -28,6 +31,7 @@ class AgentRoster:
     started: dict[str, float] = field(default_factory=dict)
     _joined: set[str] = field(default_factory=set)
     _absent_since: dict[str, float] = field(default_factory=dict)
+    _absences: int = 0  # in a row, while no agent has joined
     _failed: int = 0
     _not_before: float = 0.0
     _needed: list[tuple[float, int]] = field(default_factory=list)
@@ -43,12 +47,15 @@ class AgentRoster:
 
     def joined(self, names: Collection[str]) -> None:
         """Take note of the agents that the dispatcher knows."""
-        self._joined.update(name for name in names if name in self.started)
+        joined = {name for name in names if name in self.started}
+        if joined - self._joined:
+            self._absences = 0
+        self._joined |= joined
         if self._joined:
             self._failed = 0
 
     def absent(self, there: Collection[str], now: float) -> list[str]:
-        """Return the agents that the dispatcher has not known in any answer for `ABSENT_S`.
+        """Return the agents that the dispatcher has not known in any answer for long: twice as long each time.
 
         Parameters
         ----------
@@ -59,7 +66,10 @@ class AgentRoster:
         """
         gone = [name for name in self.started if name not in there]
         self._absent_since = {name: self._absent_since.get(name, now) for name in gone}
-        return [name for name, since in self._absent_since.items() if now - since >= ABSENT_S]
+        patience_s = _doubled(ABSENT_S, self._absences)
+        found = [name for name, since in self._absent_since.items() if now - since >= patience_s]
+        self._absences += bool(found)
+        return found
 
     def unheard(self) -> None:
         """Take note that the dispatcher does not answer: nobody is absent."""
@@ -71,8 +81,8 @@ class AgentRoster:
             joined = name in self._joined
             self._joined.discard(name)
             if self.started.pop(name, None) is not None and not joined:
-                rest_s = min(_REST_S[0] * 2**self._failed, _REST_S[1])
-                self._failed, self._not_before = self._failed + 1, now + rest_s
+                self._not_before = now + _doubled(_REST_S, self._failed)
+                self._failed += 1
 
     def lacking(self, needed: int, now: float) -> int:
         """Return how many agents to start."""
@@ -95,3 +105,9 @@ class AgentRoster:
             del self.started[name]
             self._joined.discard(name)
         return stop
+
+
+def _doubled(bounds: tuple[float, float], times: int) -> float:
+    """Return the first of two bounds, doubled so many times, and at most the second."""
+    least, most = bounds
+    return min(least * 2.0 ** min(times, 16), most)
