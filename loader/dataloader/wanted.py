@@ -143,7 +143,7 @@ class BatchStage(Stage):
         """Begin an epoch, dropping the last one's requests."""
         self._owner.forget(self)
         self.number, self.meter = self._owner.define(0, epoch, meter.name), meter
-        self._owner.stages.append(self)
+        self._owner.keep(self)
 
     @property
     def quick(self) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from tests.laws.sampling import some
 
 from tundish import AUTOTUNE, Dataset, Iterator, Options, set_seed
-from tundish.loader.run.pool import pool
+from tundish.loader.run.pool import pool, replacing
 from tundish.loader.run.starting.launcher import start_method
 from tundish.loader.run.watching import tuning
 from tundish.loader.watch.throughput import EventSample
@@ -131,7 +131,7 @@ def test_a_function_with_worker_init_stays_in_workers() -> None:
 def test_tasks_of_dead_workers_go_to_those_that_a_change_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pool, "BACK_OFF_S", (3600.0,))
+    monkeypatch.setattr(replacing, "BACK_OFF_S", (3600.0,))
     ds = Dataset.range(40).map(abs).batch(4)
     with ds.iterator(workers=0) as iterator:
         expected = collect(iterator)

@@ -28,7 +28,7 @@ from tests.service.listeners import OTHERS, TOKEN, free_port
 from tundish import DataLoader, Dataset, Options
 from tundish.errors import WorkerDiedError
 from tundish.loader.run.coordinating.store import shared_ring
-from tundish.loader.run.pool import pool as pool_module
+from tundish.loader.run.pool import replacing
 from tundish.loader.service.agents.agent import Agent
 from tundish.loader.service.connections.credentials import Address, Credentials
 from tundish.loader.service.connections.dialing import Refused
@@ -410,7 +410,7 @@ def test_an_agent_whose_workers_die_as_they_start_stops_nobody(
     unfit: list[Machine], fleet: list[Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eight such deaths in a row are an error only where no worker is up."""
-    monkeypatch.setattr(pool_module, "_ELSEWHERE_S", 0.1)
+    monkeypatch.setattr(replacing, "_ELSEWHERE_S", 0.1)
     monkeypatch.setattr(standing, "_REST_S", (0.01,))
     mixed = Listed([unfit[0].address, fleet[0].address])
     with (

@@ -26,7 +26,7 @@ from tundish.loader.protocols.raised import is_interrupt
 from tundish.loader.run.coordinating.deaths import Deaths, Fate
 from tundish.loader.run.coordinating.hedging import Hedging
 from tundish.loader.run.coordinating.memory import EVERY_SLOT
-from tundish.loader.run.pool.pool import Pool
+from tundish.loader.run.pool.pool import Pool, Totals
 from tundish.loader.run.starting.critical import uninterrupted
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Coordinator:
         self.moved = False
         self.hedging = Hedging()
         self.pool: Pool | None = None
-        self._done = 0, 0, 0, 0.0  # restarts, tasks, bytes and seconds of workers that have ended
+        self._totals = Totals()
         self.owner = os.getpid()
         self._trace: Trace | None = None
         self._deaths = deaths
@@ -127,6 +127,7 @@ class Coordinator:
             homes=homes,
             trace=trace,
         )
+        self._totals = self.pool.totals
         return self.pool
 
     def resize(self, workers: int) -> None:
@@ -156,17 +157,13 @@ class Coordinator:
     def standing(self, stats: Stats, *, whole: bool = True) -> Stats:
         """Add the state of workers and memory to statistics; with `whole`, also what each worker did."""
         pool, memory = self.pool, self.memory
-        restarts, tasks, received, receiving_s = _done_by(pool) if pool else self._done
         return replace(
             stats,
             workers=self.workers,
             cores=stats.cores + (pool.elsewhere if pool else 0),
-            received=received,
-            receiving_s=receiving_s,
             pool=pool.measured() if pool and whole else (),
-            restarts=restarts,
             hedged=self.hedging.count,
-            tasks=tasks,
+            **vars(self._totals),
             copies=memory.copies,
             leased=memory.leased,
             used_bytes=memory.used_bytes,
@@ -189,7 +186,7 @@ class Coordinator:
         if pool is None or os.getpid() != self.owner:
             return
         with uninterrupted():
-            self.pool, self._done = None, _done_by(pool)
+            self.pool = None
             jobs = pool.jobs()
             there = pool.close(linger=linger)
             waiting = [*jobs, *self._queue, *(job for job, _ in self._deferred)]
@@ -311,7 +308,7 @@ class Coordinator:
             jobs, self._queue = self._queue, []
             wanted = []
             for job in jobs:
-                if job.block.number in self._blocks and not job.superseded:
+                if self._is_wanted(job):
                     wanted.append(job)
                 else:
                     self._drop(job)
@@ -369,14 +366,13 @@ class Coordinator:
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
         """Process a worker's answer to a task."""
         block, stage = job.block, job.block.stage
-        if job.superseded or block.number not in self._blocks:
+        if not self._is_wanted(job):
             self._drop(job)
             return
-        if job.twin is not None:
-            self._supersede(job, job.twin)
-        if job.held:
-            self.memory.let_go(job)
-        block.flying -= 1
+        twin = job.part()
+        if twin is not None:  # the first answer counts
+            self.pool.supersede(twin)  # type: ignore[union-attr]  # open
+        self.memory.let_go(job)
         pace, each_s = stage.pace, done.micros * 1e-6 / max(1, done.rows)
         pace.row_s = each_s if pace.row_s is None else 0.8 * pace.row_s + 0.2 * each_s
         stage.meter.did(done.rows, done.micros * 1e-6, done.busy * 1e-6)
@@ -387,12 +383,13 @@ class Coordinator:
                 raise
             self._unreadable(job, error)  # of the user's class, which is unpickled here
             return
+        block.flying -= 1
         if block.left == 0:
             self._complete(block)
 
     def place(self, job: Job, done: Done, layout: Layout | None) -> Placing | None:
         """Return where to receive the rows that follow an answer; None for memory of their own."""
-        if job.superseded or job.block.number not in self._blocks:
+        if not self._is_wanted(job):
             return None
         tasks: Tasks = job.block.stage.tasks
         try:
@@ -404,10 +401,9 @@ class Coordinator:
         """Request rows that cannot be unpickled here one by one; a single one becomes an error."""
         self.moved = True
         if job.task.rows > 1:
-            self._give_up(job.block, job)
-            job.block.stage.split(job.block, 1)
-            return
-        self._fail_rows(job, job.block.stage.tasks.unreadable(job, error))
+            self._split(job, 1)
+        else:
+            self._fail(job, job.block.stage.tasks.unreadable(job, error))
 
     def _complete(self, block: Any) -> None:
         """Lease the slot of a complete block, or compute it again if its rows have no common layout."""
@@ -425,29 +421,21 @@ class Coordinator:
     def need(self, job: Job, nbytes: int, *, alone: bool, after: int) -> None:
         """Note that a block needs a larger slot, or has to be one task."""
         block, stage = job.block, job.block.stage
-        if job.superseded or block.number not in self._blocks:
+        if not self._is_wanted(job) or job.part() is not None:
             self._drop(job)
             return
-        if self._leaves_it_to_twin(job):
-            return
-        block.flying -= 1
         if after:  # there the file is read on, if the record cannot be had
             block.notes[0] = np.array([block.refs.first, after])
         self.memory.reserve.give_back(block)
         each = -(-nbytes // block.total)
         stage.pace.row_nbytes = max(stage.pace.row_nbytes, each)
         self.moved = True
-        if alone:
-            stage.ragged = True
-            self._give_up(block, job)
-            stage.split(block, stage.group)
-            return
+        stage.ragged = stage.ragged or alone
         budget, tasks = self.memory.budget, stage.tasks
-        if nbytes > budget // (4 * len(self.stages)) and block.total > stage.group:
-            self._give_up(block, job)
-            stage.split(block, stage.group)
+        large = nbytes > budget // (4 * len(self.stages)) and block.total > stage.group
+        if alone or large:
+            self._split(job, stage.group)
             return
-        block.flying += 1
         stage.block_nbytes = max(stage.block_nbytes, nbytes)
         if nbytes <= budget:
             self._deferred.append((job, nbytes))
@@ -456,7 +444,7 @@ class Coordinator:
 
     def _grant(self, job: Job, nbytes: int, *, force: bool = False) -> bool:
         """Send a task that needs a larger slot again, if there is memory for it."""
-        if job.block.number not in self._blocks:
+        if not self._is_wanted(job):
             self._drop(job)
             return True
         memory, block = self.memory, job.block
@@ -476,33 +464,35 @@ class Coordinator:
         """Request rows one by one that need a slot while there is none; a single one, or a batch, becomes an error."""
         block, stage = job.block, job.block.stage
         if block.total > stage.group:
-            block.flying -= 1
-            self._give_up(block, job)
-            stage.split(block, stage.group)
+            self._split(job, stage.group)
         else:
             self._fail(job, SharedMemoryError(stage.tasks.block, nbytes, 0, EVERY_SLOT))
 
+    def _is_wanted(self, job: Job) -> bool:
+        """Return True if a task's answer is needed: its block is wanted, and no twin has been answered."""
+        return job.block.number in self._blocks and not job.superseded
+
     def _drop(self, job: Job) -> None:
-        """Drop a task whose block is not needed any more."""
+        """Drop a task that is not needed any more."""
         job.block.flying -= 1
         self.memory.let_go(job)
         if job.block.left:  # else it is complete, and its slot is the reader's
             self.memory.abandon(job.block)
 
-    def _give_up(self, block: Any, job: Job) -> None:
-        """Drop a block that others replace; `job` has been answered or lost."""
+    def _split(self, job: Job, rows: int) -> None:
+        """Replace the block of a task that was answered or lost by blocks of fewer rows."""
+        block = job.block
+        block.flying -= 1
         del self._blocks[block.number]
         self.memory.let_go(job)
         self.memory.abandon(block)
+        block.stage.split(block, rows)
 
     def _fail(self, job: Job, error: BaseException) -> None:
         """Make the rows of a task that cannot be done errors."""
-        self.memory.let_go(job)
-        job.block.flying -= 1
-        self._fail_rows(job, error)
-
-    def _fail_rows(self, job: Job, error: BaseException) -> None:
         block = job.block
+        block.flying -= 1
+        self.memory.let_go(job)
         block.stage.tasks.fail(block, job.task.first, job.task.rows, error)
         if block.left == 0:
             if not block.nbytes:
@@ -518,31 +508,14 @@ class Coordinator:
                 twin.block.flying += 1
                 self.pool.submit([twin])
 
-    def _supersede(self, job: Job, twin: Job) -> None:
-        """Wait no longer for the twin of a task that was answered: the first answer counts."""
-        assert self.pool is not None
-        job.twin = twin.twin = None
-        self.pool.supersede(twin)
-
-    def _leaves_it_to_twin(self, job: Job) -> bool:
-        """Return True if a task that was not done has a twin, which goes on with it."""
-        twin = job.twin
-        if twin is None:
-            return False
-        job.twin = twin.twin = None
-        self._drop(job)
-        return True
-
     # -- deaths --------------------------------------------------------------------------------
 
     def lost(self, jobs: list[Job], begun: Job | None, how: Exit) -> None:
         """Give a dead worker's tasks to others; the one it had begun is cut into single elements."""
         self.moved = True
         for job in jobs:
-            if job.superseded or job.block.number not in self._blocks:
+            if not self._is_wanted(job) or job.part() is not None:
                 self._drop(job)
-            elif self._leaves_it_to_twin(job):
-                pass
             elif job is begun or not job.block.stage.tasks.makes_again:
                 self._begun(job, how)
             else:
@@ -564,14 +537,6 @@ class Coordinator:
         if fate is Fate.AGAIN:
             self._queue.append(job)
         elif fate is Fate.SPLIT:
-            block = job.block
-            block.flying -= 1
-            self._give_up(block, job)
-            block.stage.split(block, 1)
+            self._split(job, 1)
         else:
             self._fail(job, fate)
-
-
-def _done_by(pool: Pool) -> tuple[int, int, int, float]:
-    """Return how often workers were replaced, their tasks, and the bytes and seconds of receiving from other machines."""
-    return pool.restarts, pool.tasks, pool.received, pool.receiving_s

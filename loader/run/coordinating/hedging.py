@@ -70,5 +70,5 @@ class Hedging:
             return False
         if not stage.tasks.makes_again or stage.meter.tasks < _LEAST_TASKS:
             return False
-        late_s /= 1.0 if self.count <= pool.tasks // 20 else _LONG
+        late_s /= 1.0 if self.count <= pool.totals.tasks // 20 else _LONG
         return bool(late_s > max(_LATE_S, _LATE * stage.meter.time.quantile_s(0.99)))

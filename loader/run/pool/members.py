@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tundish.loader.run.pool.local import LocalRecruiting
 from tundish.loader.run.pool.recruiting import check_spare, descriptors_for
+from tundish.loader.run.pool.replacing import LATER_S
 from tundish.shm.liveness import Poller
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from tundish.loader.watch.stats import WorkerStats
     from tundish.shm.memory import Arena
 
-BACK_OFF_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
-"""Seconds until a worker that died is replaced, by how often all have died in a row."""
 _SPARE = 4
 """Descriptors that a pool leaves to the consumer."""
 LOAD = attrgetter("load")
@@ -82,7 +81,7 @@ class Members:
             with descriptors_for("a worker in the place of one that died"):
                 self._fill()
         except OSError:
-            self.starts.append(time.monotonic() + BACK_OFF_S[-1])
+            self.starts.append(time.monotonic() + LATER_S)
             raise
 
     @property

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.run.starting.surroundings import Surroundings
+from tundish.loader.run.starting.workerprocess import Exit
 from tundish.loader.run.watching.queueing import Runner, queued_s
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from tundish.loader.run.pool.recruiting import Recruiting
     from tundish.loader.run.starting.payload import Met, Payload
-    from tundish.loader.run.starting.workerprocess import Exit
     from tundish.loader.run.wire.messages import Done, Task
     from tundish.loader.watch.stats import WorkerStats
     from tundish.shm.channel import Channel
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tundish.shm.liveness import Poller
     from tundish.shm.memory import Arena
 
+_ENDING_S = 0.1
+_CONFIRM_S = 5.0
 _KILLED_S = 0.1
 _STARTING_S = 1.0
 """The additional load that a process counts as having until it is up, so that it gets tasks only if no other is free."""
@@ -131,6 +133,13 @@ class Job:
     roots: list[Any] = field(default_factory=list)
     twin: Job | None = None
     superseded: bool = False
+
+    def part(self) -> Job | None:
+        """Return the task's twin, if it has one, and forget it: one of the two was answered, or cannot be done."""
+        twin = self.twin
+        if twin is not None:
+            self.twin = twin.twin = None
+        return twin
 
 
 class Owner(Protocol):
@@ -291,11 +300,17 @@ class Peer:
         where = (self.where or "", self.received, self.away_s)
         return WorkerStats(self.name, pid, *done, queued, *where)
 
-    def came_back(self, job: Job, busy_s: float) -> None:
-        """Note an answer from another machine; the time that was not work was spent on the way."""
-        now = time.perf_counter()
-        self.away_s += max(0.0, now - max(job.sent, self.answered) - busy_s)
-        self.answered = now
+    def did(self, job: Job, done: Done) -> None:
+        """Note a task that is done; on another machine, the time that was not work was spent on the way."""
+        busy_s = done.micros * 1e-6
+        self.tasks += 1
+        self.rows += done.rows
+        self.busy_s += busy_s
+        self.cpu_s += done.busy * 1e-6
+        if self.where is not None:
+            now = time.perf_counter()
+            self.away_s += max(0.0, now - max(job.sent, self.answered) - busy_s)
+            self.answered = now
 
     def up(self, pid: int) -> None:
         """Note that the worker has reported ready, and its process id."""
@@ -315,6 +330,19 @@ class Peer:
             native = self.thread.native_id
             return None if native is None else Runner(os.getpid(), native)
         return None if self.pid is None else Runner(self.pid)
+
+    def end(self) -> Exit:
+        """Make sure that the worker writes no more; return how it ended."""
+        process = self.process
+        if process is None:
+            return Exit(0, "its thread ended", "")
+        # A worker that closed its channel is about to exit: wait, to learn how.
+        how = process.wait_exit(_ENDING_S)
+        if how is None:
+            process.kill()
+            how = process.wait_exit(_CONFIRM_S)
+        process.release()
+        return how or Exit(-9, "not confirmed", "")
 
     def is_gone(self, wait_s: float) -> bool:
         """Return True if it certainly writes no more; waits for a killed process."""

@@ -11,18 +11,16 @@ import math
 import pickle
 import time
 import warnings
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tundish.errors import WorkerDiedError
 from tundish.loader.protocols.failure import loads_exception
 from tundish.loader.protocols.raised import is_interrupt
-from tundish.loader.run.pool.members import BACK_OFF_S, LOAD, Members
+from tundish.loader.run.pool.members import LOAD, Members
 from tundish.loader.run.pool.peers import Peer
-from tundish.loader.run.pool.recruiting import SHORT, too_many
+from tundish.loader.run.pool.replacing import LATER_S, Replacing
 from tundish.loader.run.starting.critical import uninterrupted
-from tundish.loader.run.starting.watchdog import deadlocked
-from tundish.loader.run.starting.workerprocess import Exit
 from tundish.loader.run.wire.messages import (
     DONE,
     EXTRA,
@@ -41,21 +39,38 @@ from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.run.pool.peers import Job, Owner, WorkerSpec
+    from tundish.loader.run.starting.workerprocess import Exit
     from tundish.loader.run.watching.tracing import Trace
     from tundish.shm.frames import Placing
     from tundish.shm.memory import Arena
 
-_START_DEATHS = 8
-_ELSEWHERE_S = 10.0
-"""Seconds for which starts on other machines may fail while no worker is up."""
-_ENDING_S = 0.1
-_CONFIRM_S = 5.0
 _PACKET = 65536
+"""The number of bytes from which tasks go into another message."""
 _MOST_LAYOUTS = 1024
 """The largest number of layouts that a pool keeps: elements may all differ in shape."""
 _ANSWERS = (MessageKind.DONE, MessageKind.NEED)
 _new = tuple.__new__
 """Makes a named tuple without the call of a Python function that its class makes."""
+
+
+@dataclass(eq=False)
+class Totals:
+    """The counts of a pool's workers, also of those that have ended.
+
+    Attributes
+    ----------
+    restarts : int
+        The number of workers that have died.
+    tasks : int
+        The number of tasks that are done.
+    received, receiving_s : int, float
+        Bytes received from other machines, and the seconds spent receiving them.
+    """
+
+    restarts: int = 0
+    tasks: int = 0
+    received: int = 0
+    receiving_s: float = 0.0
 
 
 class Pool(Members):
@@ -87,16 +102,9 @@ class Pool(Members):
         self._stages: dict[int, bytes] = {}
         self._layouts: dict[bytes, Layout] = {}
         self._orphans: list[Job] = []
-        self._deaths_in_a_row = 0
-        self._start_deaths = 0
-        self._failing_since = 0.0
-        self.restarts = 0
-        self.tasks = 0
+        self._replacing = Replacing()
+        self.totals = Totals()
         self.in_flight = 0
-        self.received = 0
-        """Bytes received from other machines."""
-        self.receiving_s = 0.0
-        """Seconds spent receiving them."""
         self._warnings: list[str] = []
         self.waited_s = 0.0
         """Seconds for which the last `pump` has waited."""
@@ -166,8 +174,7 @@ class Pool(Members):
     def submit(self, jobs: list[Job]) -> None:
         """Send tasks, each to the least loaded worker, in one message a worker."""
         before, self.cut = self.cut, True
-        parts: dict[Peer, list[bytes]] = {}
-        sizes: dict[Peer, int] = {}
+        parts: dict[Peer, bytearray] = {}
         peers = self._staying
         for job in jobs:
             tail = job.tail
@@ -187,19 +194,15 @@ class Pool(Members):
             task = job.task
             if tail is not job.tail:
                 task = task._replace(tail=len(tail))
-            out = parts.setdefault(peer, [])
+            out = parts.setdefault(peer, bytearray())
+            if out and len(out) + TASK.size + len(tail) > _PACKET:
+                self._send(peer, bytes(out))
+                out.clear()
             if task.stage not in peer.known:
                 peer.known.add(task.stage)
-                out.append(self._stages[task.stage])
-            record = TASK.pack(*task)
-            size = sizes.get(peer, 0) + len(record) + len(tail) + 256
-            if size > _PACKET and out and len(out) > 1:
-                self._send(peer, b"".join(out))
-                out.clear()
-                size = len(record) + len(tail)
-            sizes[peer] = size
-            out.append(record)
-            out.append(tail)
+                out += self._stages[task.stage]
+            out += TASK.pack(*task)
+            out += tail
             if peer.where is not None:
                 job.sent = time.perf_counter()
             peer.jobs.append(job)
@@ -207,19 +210,9 @@ class Pool(Members):
             job.prefer = peer
             self.in_flight += 1
             if self._trace is not None:
-                self._trace(
-                    "->",
-                    peer.name,
-                    "TASK",
-                    stage=task.stage,
-                    block=task.block,
-                    first=task.first,
-                    rows=task.rows,
-                    slot=task.slot,
-                )
+                self._trace.task(peer.name, task)
         for peer, out in parts.items():
-            if out:
-                self._send(peer, b"".join(out))
+            self._send(peer, bytes(out))
         self.cut = before
 
     def supersede(self, job: Job) -> None:
@@ -352,7 +345,7 @@ class Pool(Members):
             raise
         self.cut = before
         if peer.where is not None:
-            self.receiving_s += time.perf_counter() - began
+            self.totals.receiving_s += time.perf_counter() - began
         if not dead and peer.process is not None and not messages and peer.sentinel is not None:
             # Readable without a message: the sentinel, unless the kernel was early.
             dead = bool(self._ended(peer))
@@ -370,6 +363,7 @@ class Pool(Members):
             probe.close()
 
     def _take_in(self, peer: Peer, message: memoryview) -> None:
+        """Process a worker's message, record by record."""
         at, end = 0, len(message)
         if peer.where is not None:
             self._note_received(peer, end)
@@ -377,82 +371,71 @@ class Pool(Members):
             kind = message[at]
             if kind in _ANSWERS:
                 done: Done = _new(Done, DONE.unpack_from(message, at))
-                at += DONE.size
-                tail = message[at : at + done.tail]
-                at += done.tail
-                jobs = peer.jobs
-                job = jobs[0] if jobs else None
-                if job is None or (job.task.block, job.task.first) != (done.block, done.first):
-                    raise AssertionError(f"worker {peer.name} answered a task it does not have")
-                jobs.popleft()
-                self.in_flight -= not job.superseded
-                peer.load = max(0.0, peer.load - job.cost) if jobs else 0.0
-                if self._trace is not None:
-                    self._trace(
-                        "<-",
-                        peer.name,
-                        MessageKind(done.kind).name,
-                        stage=done.stage,
-                        block=done.block,
-                        first=done.first,
-                        rows=done.rows,
-                        us=done.micros,
-                        bytes=done.nbytes,
-                    )
-                if done.kind == MessageKind.NEED:
-                    if peer.where is not None:
-                        peer.answered = time.perf_counter()
-                    alone = bool(done.flags & EXTRA)
-                    self._owner.need(job, done.nbytes, alone=alone, after=done.encoded)
-                    continue
-                self.tasks += 1
-                peer.tasks += 1
-                peer.rows += done.rows
-                peer.busy_s += done.micros * 1e-6
-                peer.cpu_s += done.busy * 1e-6
-                if peer.where is not None:
-                    peer.came_back(job, done.micros * 1e-6)
-                self._deaths_in_a_row = 0
-                self._owner.done(job, done, peer.layouts.get(done.layout), tail)
-                if peer.leaving and not jobs:
-                    self._let_go(peer)
+                at += DONE.size + done.tail
+                self._answered(peer, done, message[at - done.tail : at])
                 continue
             _, flag, _, number, size = RECORD.unpack_from(message, at)
-            at += RECORD.size
-            tail = message[at : at + size]
-            at += size
-            if flag == MORE:
-                peer.told += tail
-                continue
-            if peer.told:
-                tail, peer.told = memoryview(peer.told + tail), b""
-            if kind == MessageKind.LAYOUT:
-                peer.layouts[number] = self._layout(bytes(tail))
-            elif kind == MessageKind.HELLO:
-                peer.up(number)
-                self._start_deaths = 0
-                if tail:
-                    self.complaints.append(bytes(tail))
-            elif kind == MessageKind.PROGRESS:
-                peer.jobs[0].progress = number
-            elif kind == MessageKind.ASK:
-                self._answer(peer, bytes(tail))
-            elif kind == MessageKind.FATAL:
-                self._recruiting.unfit(peer, loads_exception(bytes(tail)))
-            if self._trace is not None:
-                about = {"pid": number} if kind == MessageKind.HELLO else {"bytes": size}
-                if kind == MessageKind.HELLO and peer.where is not None:
+            at += RECORD.size + size
+            peer.told += message[at - size : at]
+            if flag != MORE:
+                told, peer.told = peer.told, b""
+                self._told(peer, kind, number, told)
+
+    def _answered(self, peer: Peer, done: Done, tail: memoryview) -> None:
+        """Process a worker's answer to its oldest task."""
+        job = _asked(peer, done)
+        if job is None:
+            raise AssertionError(f"worker {peer.name} answered a task it does not have")
+        jobs = peer.jobs
+        jobs.popleft()
+        self.in_flight -= not job.superseded
+        peer.load = max(0.0, peer.load - job.cost) if jobs else 0.0
+        if self._trace is not None:
+            self._trace.answer(peer.name, done)
+        if done.kind == MessageKind.NEED:
+            if peer.where is not None:
+                peer.answered = time.perf_counter()
+            alone = bool(done.flags & EXTRA)
+            self._owner.need(job, done.nbytes, alone=alone, after=done.encoded)
+            return
+        peer.did(job, done)
+        self.totals.tasks += 1
+        self._replacing.in_a_row = 0
+        self._owner.done(job, done, peer.layouts.get(done.layout), tail)
+        if peer.leaving and not jobs:
+            self._let_go(peer)
+
+    def _told(self, peer: Peer, kind: int, number: int, told: bytes) -> None:
+        """Process a worker's record that is no answer."""
+        if kind == MessageKind.LAYOUT:
+            peer.layouts[number] = self._layout(told)
+        elif kind == MessageKind.HELLO:
+            peer.up(number)
+            self._replacing.at_start = 0
+            if told:
+                self.complaints.append(told)
+        elif kind == MessageKind.PROGRESS:
+            peer.jobs[0].progress = number
+        elif kind == MessageKind.ASK:
+            self._answer(peer, told)
+        elif kind == MessageKind.FATAL:
+            self._recruiting.unfit(peer, loads_exception(told))
+        if self._trace is not None:
+            about: dict[str, Any] = {"bytes": len(told)}
+            if kind == MessageKind.HELLO:
+                about = {"pid": number}
+                if peer.where is not None:
                     about["where"] = peer.where
-                self._trace("<-", peer.name, MessageKind(kind).name, **about)
+            self._trace("<-", peer.name, MessageKind(kind).name, **about)
 
     def _place(self, peer: Peer, head: bytes, size: int) -> Placing | None:
         """Return where to receive the rows of an answer, by its head; None for memory of their own."""
         if head[0] != MessageKind.DONE:
             return None
         done = Done(*DONE.unpack_from(head))
-        job = peer.jobs[0] if peer.jobs else None
-        if job is None or (job.task.block, job.task.first) != (done.block, done.first):
-            return None  # `_take_in` raises an error
+        job = _asked(peer, done)
+        if job is None:  # `_answered` raises an error
+            return None
         if not done.flags & ROWS_INLINE or size != DONE.size + done.tail:
             return None
         place = self._owner.place(job, done, peer.layouts.get(done.layout))
@@ -462,7 +445,7 @@ class Pool(Members):
 
     def _note_received(self, peer: Peer, nbytes: int) -> None:
         peer.received += nbytes
-        self.received += nbytes
+        self.totals.received += nbytes
 
     def _layout(self, told: bytes) -> Layout:
         """Return a layout, the same object for all workers that send it, so that comparing is fast."""
@@ -483,61 +466,48 @@ class Pool(Members):
     # -- deaths --------------------------------------------------------------------------------
 
     def _dead(self, peer: Peer) -> None:
-        """Handle a worker's death: make sure that it writes no more, return its tasks, start another."""
+        """Handle a worker's death: make sure that it writes no more, start another, return its tasks."""
         self._forget(peer)
-        how = Exit(0, "its thread ended", "")
-        if peer.process is not None:
-            # A worker that closed its channel is about to exit: wait, to learn how.
-            ended = peer.process.wait_exit(_ENDING_S)
-            if ended is None:
-                peer.process.kill()
-                ended = peer.process.wait_exit(_CONFIRM_S)
-            how = ended or Exit(-9, "not confirmed", "")
-            peer.process.release()
+        how = peer.end()
         if self._trace is not None:
             self._trace("<-", peer.name, "DIED", how=how.how)
-        self.restarts += 1
-        self._deaths_in_a_row += 1
+        self.totals.restarts += 1
         jobs = list(peer.jobs)
         peer.jobs.clear()
         self.in_flight -= sum(not job.superseded for job in jobs)
-        if not peer.ready:
-            if how.errno in SHORT:
-                self._leave(jobs)
-                raise too_many(how.errno, "a worker")
-            now = time.monotonic()
-            self._failing_since = self._failing_since if self._start_deaths else now
-            self._start_deaths += 1
-            if how.stuck:
-                self._leave(jobs)
-                raise deadlocked("the start of a worker", how.stderr)
-            # A connection that ends says little: machines come and go, and one may fail where others succeed.
-            patient = peer.where is not None and (
-                now - self._failing_since < _ELSEWHERE_S or any(each.ready for each in self._peers)
-            )
-            if self._start_deaths >= _START_DEATHS and not patient:
-                self._leave(jobs)
-                raise WorkerDiedError("its start", how.how, self._start_deaths, how.stderr)
-        pause = BACK_OFF_S[min(self._deaths_in_a_row // max(1, self.size), len(BACK_OFF_S) - 1)]
-        if pause:
-            self.starts.append(time.monotonic() + pause)
-        else:
-            try:
-                self._refill()
-            except OSError:
-                self._orphans += jobs
-                raise
+        try:
+            self._replace(peer, how)
+        except Exception:  # another worker starts in a while, if there is a next call
+            self._orphans += jobs
+            raise
         for job in jobs:
             job.prefer = None
         self._owner.lost(jobs, jobs[0] if jobs and peer.ready else None, how)
 
-    def _leave(self, jobs: list[Job]) -> None:
-        """Keep the tasks of a worker that could not start; another is started in a while, if there is a next call."""
-        self._orphans += jobs
-        self.starts.append(time.monotonic() + BACK_OFF_S[-1])
+    def _replace(self, peer: Peer, how: Exit) -> None:
+        """Start another worker in the place of one that died, now or after a pause."""
+        now, pause_s = time.monotonic(), self._replacing.pause_s(self.size)
+        if not peer.ready:
+            others = any(each.ready for each in self._peers)
+            error = self._replacing.refuse(how, elsewhere=peer.where is not None, others=others)
+            if error is not None:
+                self.starts.append(now + LATER_S)
+                raise error
+        if pause_s:
+            self.starts.append(now + pause_s)
+        else:
+            self._refill()
 
     def close(self, wait_s: float = 0.25, *, linger: bool = False) -> list[Peer]:
         there = super().close(wait_s, linger=linger)
         if self._trace is not None:
             self._trace.close()
         return there
+
+
+def _asked(peer: Peer, done: Done) -> Job | None:
+    """Return the task that an answer belongs to, a worker's oldest one; None if that is another."""
+    job = peer.jobs[0] if peer.jobs else None
+    if job is None or (job.task.block, job.task.first) != (done.block, done.first):
+        return None
+    return job

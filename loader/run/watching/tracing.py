@@ -26,7 +26,12 @@ import os
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.wire.messages import MessageKind
+
+if TYPE_CHECKING:
+    from tundish.loader.run.wire.messages import Done, Task
 
 _SHORT_S = 0.0002
 _SPAN_S = 0.01
@@ -92,6 +97,17 @@ class Trace:
     def stage(self, number: int, name: str) -> None:
         """Write the name that a stage number stands for from now on."""
         self("--", 0, "STAGE", stage=number, name=name)
+
+    def task(self, worker: int, task: Task) -> None:
+        """Write that a task was sent to a worker."""
+        _, _, stage, block, slot, first, rows, *_ = task
+        self("->", worker, "TASK", stage=stage, block=block, first=first, rows=rows, slot=slot)
+
+    def answer(self, worker: int, done: Done) -> None:
+        """Write that a worker has answered a task."""
+        about = {"stage": done.stage, "block": done.block, "first": done.first, "rows": done.rows}
+        kind = MessageKind(done.kind).name
+        self("<-", worker, kind, **about, us=done.micros, bytes=done.nbytes)
 
     def gave(self, seconds: float) -> None:
         """Write that the consumer received something, after `seconds`.
