@@ -41,11 +41,6 @@ _CPU_EVERY = 8
 """One measured call in this many is measured by the CPU clock as well, which costs more."""
 
 
-def refused(item: Any, error: Exception) -> BaseException:
-    """Return an element's error for the error that a probe raised on delivery."""
-    return add_origin(error, f"element {item.ref}", "in this process")
-
-
 class Engine:
     """The engine of an iterator: its network of machines, and how it is run.
 
@@ -258,10 +253,14 @@ class Engine:
 
         return open_trace(self.options.stats.trace, self.reporter.plan, workers)
 
-    def _seen(self, element: Any) -> None:
-        """Show a delivered element to the probes."""
-        for probe in self.context.probes:
-            probe.see(self._root_label, element, None)
+    def _refused(self, item: Any, element: Any) -> Failure | None:
+        """Show an element to the probes before delivery; return the error in its place, if one of them raises it."""
+        try:
+            for probe in self.context.probes:
+                probe.see(self._root_label, element, None)
+        except Exception as error:  # noqa: BLE001 - the element's error
+            return Failure(item.ref, add_origin(error, f"element {item.ref}", "in this process"))
+        return None
 
     def worker_pids(self) -> list[int]:
         """The ids of the processes that compute."""
@@ -400,10 +399,7 @@ class InlineEngine(Engine):
     def _look(self, item: Any, value: Any) -> Any:
         """Show an element to the probes, and measure it, before delivery; return it, or the error in its place."""
         if type(item) is not Failure:
-            try:
-                self._seen(value)
-            except Exception as error:  # noqa: BLE001 - the element's error
-                item = Failure(item.ref, refused(item, error))
+            item = self._refused(item, value) or item
         if self._sampling.on:
             if not self._since and type(item) is not Failure:
                 self._weigh(value)

@@ -222,8 +222,8 @@ class Iterator(Generic[Element_co]):
         except Exception as error:
             own = engine is None or engine.given < 0  # an element's
             try:
-                if self._exiting:
-                    stay_away()
+                if not (self._finalizer.alive or self._closed or self._ended):
+                    stay_away()  # the interpreter's exit has closed the engine: nothing else does without closing this
                 if own and type(error) is not StopIteration:
                     hide_frames(error)
             except BaseException:  # interrupted: it comes again
@@ -234,12 +234,10 @@ class Iterator(Generic[Element_co]):
                 raise
             # Raised after an element was counted as delivered: the element comes again.
             if engine.given:
-                self._ready = ()
-                self._doubt = True
+                self._ready, self._doubt = (), True
                 engine.take_back()
             elif not engine.idle and _cuts_short(error):
-                self._ready = ()
-                self._doubt = True
+                self._ready, self._doubt = (), True
             # Closed by another thread, or by a function of the user's: the error only follows from that.
             if self._closed:
                 raise StopIteration from None
@@ -249,14 +247,8 @@ class Iterator(Generic[Element_co]):
             # back: the next call starts again from the last element that came out of here. Nothing
             # is called, since another interrupt may follow.
             if engine is not None and not engine.idle:
-                self._ready = ()
-                self._doubt = True
+                self._ready, self._doubt = (), True
             raise
-
-    @property
-    def _exiting(self) -> bool:
-        """True if the interpreter's exit has closed the engine: nothing else does without closing this."""
-        return not (self._finalizer.alive or self._closed or self._ended)
 
     def __len__(self) -> int:
         """Return the number of elements that remain, if none of them fails.

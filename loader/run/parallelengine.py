@@ -23,7 +23,7 @@ from tundish.loader.run.coordinating.lookahead import LookAhead
 from tundish.loader.run.coordinating.memory import Memory
 from tundish.loader.run.coordinating.planner import ParallelPlanner
 from tundish.loader.run.coordinating.seat import WriterStage
-from tundish.loader.run.engine import Engine, refused
+from tundish.loader.run.engine import Engine
 from tundish.loader.run.inline.reference import open_inline
 from tundish.loader.run.parallelism import budget_of
 from tundish.loader.run.pool.crew import crew_of
@@ -253,11 +253,9 @@ class ParallelEngine(Engine):
             element = block.element(item.row, copy=self._coordinator.runs_short(block))
         else:
             element = copy_element(item.value)
-        if self.context.probes:
-            try:
-                self._seen(element)
-            except Exception as error:  # noqa: BLE001 - the element's error
-                return Failure(item.ref, refused(item, error))
+        refusal = self._refused(item, element) if self.context.probes else None
+        if refusal is not None:
+            return refusal
         return frozen(element) if self._kept else element
 
     def _look(self, element: Any) -> None:

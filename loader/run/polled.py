@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.protocols.operator import Operator
+    from tundish.loader.run.engine import Engine
     from tundish.loader.watch.stats import Stats
 
 __all__ = ["NotReady", "PolledIterator", "next_within"]
@@ -27,12 +28,11 @@ def next_within(iterator: Iterator, seconds: float) -> Any:
     NotReady
         They have not; the next call waits for the same element.
     """
-    box = iterator._box  # noqa: SLF001 - the same folder's
-    box[0].until = monotonic() + seconds
+    iterator._engine.until = monotonic() + seconds  # noqa: SLF001 - the same folder's, here and below
     try:
         return next(iterator)
     finally:
-        box[0].until = None  # of the engine that is there now
+        iterator._engine.until = None  # noqa: SLF001 - of the engine that is there now
 
 
 class PolledIterator:
@@ -75,7 +75,7 @@ class PolledIterator:
         StopIteration
             There is none.
         """
-        (engine,) = self._iterator._box  # noqa: SLF001 - the same folder's, here and below
+        engine = self._engine
         engine.until = 0.0
         since, self._since = self._since, None
         if since is not None:  # the tuner counts it as a wait for workers
@@ -87,6 +87,10 @@ class PolledIterator:
             raise
 
     @property
+    def _engine(self) -> Engine:
+        return self._iterator._engine  # noqa: SLF001
+
+    @property
     def stats(self) -> Stats:
         """The iterator's counts so far."""
         return self._iterator.stats
@@ -94,8 +98,7 @@ class PolledIterator:
     @property
     def failed_element(self) -> bool:
         """True if the error that `next` raised last stood in the place of an element."""
-        (engine,) = self._iterator._box  # noqa: SLF001 - the same folder's
-        return engine.given < 0
+        return self._engine.given < 0
 
     def pump(self) -> None:
         """Take in what workers have answered, and hand out more."""
@@ -103,14 +106,12 @@ class PolledIterator:
 
     def wakes(self) -> int | None:
         """Return a descriptor that is readable when `pump` has something to do; None if there is none."""
-        (engine,) = self._iterator._box  # noqa: SLF001 - the same folder's
-        return engine.wakes()
+        return self._engine.wakes()
 
     def marked(self) -> Callable[[], Any]:
         """Return a function that returns the position after the last element, at any later time."""
         it = self._iterator
-        (engine,) = it._box  # noqa: SLF001 - the same folder's
-        return engine.marked(it._left + length_hint(it._ready))  # noqa: SLF001 - the same folder's
+        return self._engine.marked(it._left + length_hint(it._ready))  # noqa: SLF001
 
     def close(self) -> None:
         """End the workers."""

@@ -308,7 +308,7 @@ class Coordinator:
             jobs, self._queue = self._queue, []
             wanted = []
             for job in jobs:
-                if self._is_wanted(job):
+                if job.block.number in self._blocks and not job.superseded:
                     wanted.append(job)
                 else:
                     self._drop(job)
@@ -366,13 +366,13 @@ class Coordinator:
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
         """Process a worker's answer to a task."""
         block, stage = job.block, job.block.stage
-        if not self._is_wanted(job):
+        if job.superseded or block.number not in self._blocks:  # `_is_wanted`, without its call
             self._drop(job)
             return
-        twin = job.part()
-        if twin is not None:  # the first answer counts
-            self.pool.supersede(twin)  # type: ignore[union-attr]  # open
-        self.memory.let_go(job)
+        if job.twin is not None:  # the first answer counts
+            self.pool.supersede(job.part())  # type: ignore[union-attr, arg-type]  # it is open, and has one
+        if job.held:
+            self.memory.let_go(job)
         pace, each_s = stage.pace, done.micros * 1e-6 / max(1, done.rows)
         pace.row_s = each_s if pace.row_s is None else 0.8 * pace.row_s + 0.2 * each_s
         stage.meter.did(done.rows, done.micros * 1e-6, done.busy * 1e-6)
@@ -381,7 +381,12 @@ class Coordinator:
         except Exception as error:
             if is_interrupt(error):
                 raise
-            self._unreadable(job, error)  # of the user's class, which is unpickled here
+            # Of the user's class, which is unpickled here. Rows are asked for one by one; a single one becomes an error.
+            self.moved = True
+            if job.task.rows > 1:
+                self._split(job, 1)
+            else:
+                self._fail(job, stage.tasks.unreadable(job, error))
             return
         block.flying -= 1
         if block.left == 0:
@@ -396,14 +401,6 @@ class Coordinator:
             return tasks.place(job, done, layout, self.memory)
         except SharedMemoryError:  # it is raised when they are taken in
             return None
-
-    def _unreadable(self, job: Job, error: Exception) -> None:
-        """Request rows that cannot be unpickled here one by one; a single one becomes an error."""
-        self.moved = True
-        if job.task.rows > 1:
-            self._split(job, 1)
-        else:
-            self._fail(job, job.block.stage.tasks.unreadable(job, error))
 
     def _complete(self, block: Any) -> None:
         """Lease the slot of a complete block, or compute it again if its rows have no common layout."""
@@ -452,21 +449,19 @@ class Coordinator:
         room = not late and memory.give(block, nbytes) and memory.has_slot(block)
         if not (room or late or force):
             return False
-        if not memory.has_slot(block):
-            self._without_slot(job, nbytes)
+        if not memory.has_slot(
+            block
+        ):  # there is none: rows are asked for one by one, as far as they can be
+            stage = block.stage
+            if block.total > stage.group:
+                self._split(job, stage.group)
+            else:
+                self._fail(job, SharedMemoryError(stage.tasks.block, nbytes, 0, EVERY_SLOT))
             return True
         have = memory.had_by(block)
         job.task = job.task._replace(slot=memory.slot_of(block), have=have, may=max(have, nbytes))
         self._queue.append(job)
         return True
-
-    def _without_slot(self, job: Job, nbytes: int) -> None:
-        """Request rows one by one that need a slot while there is none; a single one, or a batch, becomes an error."""
-        block, stage = job.block, job.block.stage
-        if block.total > stage.group:
-            self._split(job, stage.group)
-        else:
-            self._fail(job, SharedMemoryError(stage.tasks.block, nbytes, 0, EVERY_SLOT))
 
     def _is_wanted(self, job: Job) -> bool:
         """Return True if a task's answer is needed: its block is wanted, and no twin has been answered."""
@@ -516,10 +511,16 @@ class Coordinator:
         for job in jobs:
             if not self._is_wanted(job) or job.part() is not None:
                 self._drop(job)
-            elif job is begun or not job.block.stage.tasks.makes_again:
-                self._begun(job, how)
-            else:
+                continue
+            fate: Fate | BaseException = Fate.AGAIN
+            if job is begun or not job.block.stage.tasks.makes_again:
+                fate = self._deaths.of(job, how)
+            if fate is Fate.AGAIN:
                 self._queue.append(job)
+            elif fate is Fate.SPLIT:
+                self._split(job, 1)
+            else:
+                self._fail(job, fate)
         self.submit()
 
     def by_value(self, job: Job) -> bytes:
@@ -531,12 +532,3 @@ class Coordinator:
         """Send the tasks for which there was no worker."""
         self._queue += jobs
         self.submit()
-
-    def _begun(self, job: Job, how: Exit) -> None:
-        fate = self._deaths.of(job, how)
-        if fate is Fate.AGAIN:
-            self._queue.append(job)
-        elif fate is Fate.SPLIT:
-            self._split(job, 1)
-        else:
-            self._fail(job, fate)

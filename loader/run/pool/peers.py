@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tundish.loader.run.starting.surroundings import Surroundings
 from tundish.loader.run.starting.workerprocess import Exit
 from tundish.loader.run.watching.queueing import Runner, queued_s
+from tundish.loader.run.wire.messages import MessageKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -300,17 +301,13 @@ class Peer:
         where = (self.where or "", self.received, self.away_s)
         return WorkerStats(self.name, pid, *done, queued, *where)
 
-    def did(self, job: Job, done: Done) -> None:
-        """Note a task that is done; on another machine, the time that was not work was spent on the way."""
-        busy_s = done.micros * 1e-6
-        self.tasks += 1
-        self.rows += done.rows
-        self.busy_s += busy_s
-        self.cpu_s += done.busy * 1e-6
-        if self.where is not None:
-            now = time.perf_counter()
-            self.away_s += max(0.0, now - max(job.sent, self.answered) - busy_s)
-            self.answered = now
+    def came_back(self, job: Job, done: Done) -> None:
+        """Note an answer from another machine; the time that was not work on a task that is done was spent on the way."""
+        now = time.perf_counter()
+        if done.kind == MessageKind.DONE:
+            since = max(job.sent, self.answered)
+            self.away_s += max(0.0, now - since - done.micros * 1e-6)
+        self.answered = now
 
     def up(self, pid: int) -> None:
         """Note that the worker has reported ready, and its process id."""

@@ -55,22 +55,14 @@ _new = tuple.__new__
 
 @dataclass(eq=False)
 class Totals:
-    """The counts of a pool's workers, also of those that have ended.
-
-    Attributes
-    ----------
-    restarts : int
-        The number of workers that have died.
-    tasks : int
-        The number of tasks that are done.
-    received, receiving_s : int, float
-        Bytes received from other machines, and the seconds spent receiving them.
-    """
+    """The counts of a pool's workers, also of those that have ended."""
 
     restarts: int = 0
     tasks: int = 0
     received: int = 0
+    """Bytes received from other machines."""
     receiving_s: float = 0.0
+    """Seconds spent receiving them."""
 
 
 class Pool(Members):
@@ -363,47 +355,47 @@ class Pool(Members):
             probe.close()
 
     def _take_in(self, peer: Peer, message: memoryview) -> None:
-        """Process a worker's message, record by record."""
+        """Process a worker's message, record by record; answers here, since each call would cost all tasks."""
         at, end = 0, len(message)
         if peer.where is not None:
             self._note_received(peer, end)
         while at < end:
             kind = message[at]
-            if kind in _ANSWERS:
-                done: Done = _new(Done, DONE.unpack_from(message, at))
-                at += DONE.size + done.tail
-                self._answered(peer, done, message[at - done.tail : at])
+            if kind not in _ANSWERS:
+                _, flag, _, number, size = RECORD.unpack_from(message, at)
+                at += RECORD.size + size
+                peer.told += message[at - size : at]
+                if flag != MORE:
+                    told, peer.told = peer.told, b""
+                    self._told(peer, kind, number, told)
                 continue
-            _, flag, _, number, size = RECORD.unpack_from(message, at)
-            at += RECORD.size + size
-            peer.told += message[at - size : at]
-            if flag != MORE:
-                told, peer.told = peer.told, b""
-                self._told(peer, kind, number, told)
-
-    def _answered(self, peer: Peer, done: Done, tail: memoryview) -> None:
-        """Process a worker's answer to its oldest task."""
-        job = _asked(peer, done)
-        if job is None:
-            raise AssertionError(f"worker {peer.name} answered a task it does not have")
-        jobs = peer.jobs
-        jobs.popleft()
-        self.in_flight -= not job.superseded
-        peer.load = max(0.0, peer.load - job.cost) if jobs else 0.0
-        if self._trace is not None:
-            self._trace.answer(peer.name, done)
-        if done.kind == MessageKind.NEED:
+            done: Done = _new(Done, DONE.unpack_from(message, at))
+            at += DONE.size + done.tail
+            jobs = peer.jobs
+            job = jobs[0] if jobs else None
+            if job is None or (job.task.block, job.task.first) != (done.block, done.first):
+                raise AssertionError(f"worker {peer.name} answered a task it does not have")
+            jobs.popleft()
+            self.in_flight -= not job.superseded
+            peer.load = max(0.0, peer.load - job.cost) if jobs else 0.0
+            if self._trace is not None:
+                self._trace.answer(peer.name, done)
             if peer.where is not None:
-                peer.answered = time.perf_counter()
-            alone = bool(done.flags & EXTRA)
-            self._owner.need(job, done.nbytes, alone=alone, after=done.encoded)
-            return
-        peer.did(job, done)
-        self.totals.tasks += 1
-        self._replacing.in_a_row = 0
-        self._owner.done(job, done, peer.layouts.get(done.layout), tail)
-        if peer.leaving and not jobs:
-            self._let_go(peer)
+                peer.came_back(job, done)
+            if kind == MessageKind.NEED:
+                alone = bool(done.flags & EXTRA)
+                self._owner.need(job, done.nbytes, alone=alone, after=done.encoded)
+                continue
+            self.totals.tasks += 1
+            peer.tasks += 1
+            peer.rows += done.rows
+            peer.busy_s += done.micros * 1e-6
+            peer.cpu_s += done.busy * 1e-6
+            self._replacing.in_a_row = 0
+            tail = message[at - done.tail : at]
+            self._owner.done(job, done, peer.layouts.get(done.layout), tail)
+            if peer.leaving and not jobs:
+                self._let_go(peer)
 
     def _told(self, peer: Peer, kind: int, number: int, told: bytes) -> None:
         """Process a worker's record that is no answer."""
@@ -433,9 +425,9 @@ class Pool(Members):
         if head[0] != MessageKind.DONE:
             return None
         done = Done(*DONE.unpack_from(head))
-        job = _asked(peer, done)
-        if job is None:  # `_answered` raises an error
-            return None
+        job = peer.jobs[0] if peer.jobs else None
+        if job is None or (job.task.block, job.task.first) != (done.block, done.first):
+            return None  # `_take_in` raises an error
         if not done.flags & ROWS_INLINE or size != DONE.size + done.tail:
             return None
         place = self._owner.place(job, done, peer.layouts.get(done.layout))
@@ -503,11 +495,3 @@ class Pool(Members):
         if self._trace is not None:
             self._trace.close()
         return there
-
-
-def _asked(peer: Peer, done: Done) -> Job | None:
-    """Return the task that an answer belongs to, a worker's oldest one; None if that is another."""
-    job = peer.jobs[0] if peer.jobs else None
-    if job is None or (job.task.block, job.task.first) != (done.block, done.first):
-        return None
-    return job

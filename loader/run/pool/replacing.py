@@ -24,12 +24,7 @@ _ELSEWHERE_S = 10.0
 class Replacing:
     """Counts the workers that have died one after another.
 
-    Attributes
-    ----------
-    in_a_row : int
-        The number that died since a task was done; whoever receives the answer sets it to 0.
-    at_start : int
-        The number that died before they were up, since one was; set to 0 when a worker reports ready.
+    The pool sets `in_a_row` to 0 when a task is done, and `at_start`, of those that were never up, when a worker is up.
     """
 
     def __init__(self) -> None:
@@ -44,14 +39,7 @@ class Replacing:
     def refuse(self, how: Exit, *, elsewhere: bool, others: bool) -> BaseException | None:
         """Count a worker that died before it was up; return the error if no other is to be started at once.
 
-        Parameters
-        ----------
-        how : Exit
-            The end of the worker.
-        elsewhere : bool
-            True if it was on another machine.
-        others : bool
-            True if some workers are up.
+        The worker was on another machine if `elsewhere`; `others` says whether any worker is up.
         """
         if how.errno in SHORT:
             return too_many(how.errno, "a worker")

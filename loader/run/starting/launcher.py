@@ -78,7 +78,6 @@ class Launcher:
         self._numbers = itertools.count(1)
         self._workers: weakref.WeakValueDictionary[int, WorkerProcess]
         self._workers = weakref.WeakValueDictionary()
-        self._given_back: set[int] = set()  # descriptors, of the news being taken in
         self._environ = worker_environ(threads)
         self._failure: str | None = None
         self._quitting = self._ready = False
@@ -224,17 +223,16 @@ class Launcher:
         with self._lock:
             if self.alive:
                 news = self._control.receive()
-                self._given_back = set()
                 try:
                     while news:
-                        self._take_in(news[0])
+                        self._take_in(news)
                         del news[0]
                     self._control.flush()
                 except BaseException:  # some of it may be lost: start over with another zygote
                     self._control.closed = True
                     kept = {worker.sentinel for worker in self._workers.values()}
                     told = {fd for message in news for fd in message.fds}
-                    for fd in told - kept - self._given_back:
+                    for fd in told - kept:
                         os.close(fd)
                     raise
                 if self._control.closed:
@@ -299,7 +297,9 @@ class Launcher:
         for worker in list(self._workers.values()):
             worker.release()
 
-    def _take_in(self, message: Message) -> None:
+    def _take_in(self, news: list[Message]) -> None:
+        """Process the first report."""
+        message = news[0]
         if message.kind is ControlKind.READY:
             self._ready = True
             _killed_early.clear()
@@ -308,8 +308,10 @@ class Launcher:
             return
         worker = self._workers.get(message.worker)
         if worker is None:  # released meanwhile
+            news[0] = message._replace(
+                fds=()
+            )  # first: closed twice, one could be somebody else's by then
             for fd in message.fds:
-                self._given_back.add(fd)  # first: closed twice, it could be somebody else's by then
                 os.close(fd)
             return
         if message.kind is ControlKind.STARTED:
