@@ -45,7 +45,7 @@ def reading(name: str, **given: Any) -> Iterator[Any]:
 def test_one_consumer_gets_what_the_dataset_gives() -> None:
     plain = list(checked())
 
-    with iter(hosted("one")) as it:
+    with iter(hosted("one", linger=0.0)) as it:
         found = list(it)
 
     assert len(found) == len(plain)
@@ -74,7 +74,7 @@ def test_consumers_get_every_element_of_one_pipeline(
 
 def test_states_are_those_of_an_iterator_of_the_dataset_alone() -> None:
     plain = iter(checked())
-    with iter(hosted("states")) as it:
+    with iter(hosted("states", linger=0.0)) as it:
         assert it.state_dict() == plain.state_dict()
         for _ in ALL:
             assert firsts(next(it)) == firsts(next(plain))
@@ -88,7 +88,7 @@ def test_states_are_those_of_an_iterator_of_the_dataset_alone() -> None:
 def test_states_within_a_parcel_of_small_elements_are_exact() -> None:
     ds = td.Dataset.range(300).shuffle(50, seed=3).map(lambda x: x * 2)
     plain = iter(ds)
-    with iter(host(ds, "small", linger=0.2)) as it:
+    with iter(host(ds, "small", linger=0.0)) as it:
         for step in range(200):
             assert next(it) == next(plain)
             if step % 7 == 0:
@@ -233,7 +233,7 @@ def test_views_stay_valid_after_closing_and_after_the_host_process_has_died() ->
 
 def test_all_elements_can_be_held() -> None:
     """Beyond its share of memory a consumer gets copies: everybody goes on."""
-    with iter(hosted("hoard", elements=200, window="2 MB")) as it:
+    with iter(hosted("hoard", elements=200, window="2 MB", linger=0.0)) as it:
         held = list(it)
     assert [firsts(batch) for batch in held] == [list(range(at, at + 4)) for at in range(0, 200, 4)]
     assert not any(map(is_torn, held))

@@ -45,7 +45,7 @@ def test_an_element_that_cannot_be_pickled_is_an_error_in_its_place(workers: int
         return (k for k in range(2)) if x == 1 else x
 
     ds = td.Dataset.range(4).map(odd).with_options(td.Options(workers=workers))
-    with iter(shared(ds, "odd")) as elements:
+    with iter(shared(ds, "odd", linger=0.0)) as elements:
         assert int(next(elements)) == 0
         with pytest.raises(TypeError, match="generator"):
             next(elements)
@@ -114,7 +114,7 @@ def test_texts_count_as_well(forks_hosts: Path) -> None:
         return bytes(200_000)
 
     ds = td.Dataset.range(600).map(text).with_options(td.Options(workers=0))
-    with iter(shared(ds, "texts", window="4 MB")) as elements:
+    with iter(shared(ds, "texts", window="4 MB", linger=0.0)) as elements:
         next(elements)
         pid = elements.host_pid
         most = 0

@@ -35,6 +35,7 @@ from tundish.errors import ChangedGlobalsError, IncompatibleJobError
 from tundish.loader.run.starting import agreeing
 from tundish.loader.service.dispatching.client import DispatcherClient
 from tundish.loader.service.distributing import registering
+from tundish.loader.service.jobs import jobprocess
 from tundish.loader.service.jobs.holding import Holding
 from tundish.loader.service.jobs.jobmain import NAME
 
@@ -303,6 +304,7 @@ def test_a_job_whose_import_never_ends_is_stopped_when_nobody_waits_for_it(
         "def double(x):\n    return 2 * x\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(jobprocess, "_ENDING_S", 0.3)  # it does not end by itself
     others = serving()
     cluster = Cluster(stack, 1, job_gc_check_interval_ms=50, job_gc_timeout_ms=1500)
     ds = Dataset.range(3).map(importlib.import_module("stuck_here").double)

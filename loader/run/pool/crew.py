@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
 _ORDERS = "tundish.loader.run.storing.orders"  # with pyarrow, which takes a while to load
+_STORED, _READER = "tundish.loader.operators.stored", "tundish.snapshot.reading.reader"  # likewise
 _RNG = "tundish.loader.protocols.rng"  # with numpy.random, which numpy loads on first use
 _DATASET = "tundish.loader.dataset"  # which imports us
 
@@ -75,6 +76,8 @@ def _modules(context: Context, payload: Payload) -> list[str]:
         named.append(_DATASET)  # the function makes some
     if context.recorders:
         named.append(_ORDERS)
+    if _STORED in named:
+        named.append(_READER)
     if any(node.seeded for node in context.nodes):
         named.append(_RNG)
     return [*named, *installed(payload.modules)]

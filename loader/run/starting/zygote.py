@@ -238,6 +238,10 @@ class Zygote:
                 with contextlib.suppress(Exception), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     importlib.import_module(name)
+            if "pyarrow" in sys.modules:
+                # As it first makes or reads an array, it imports pandas, if that is installed: in each worker.
+                with contextlib.suppress(Exception):
+                    sys.modules["pyarrow"].array(())
         sys.path[:] = before
         if _threads() > 1:
             # A module has started one, and a lock that it holds would be held in a fork for ever.

@@ -162,6 +162,12 @@ def threads(fds: list[int], config: bytes) -> None:
     thread.join()
 
 
+def tell_whether_imported(fds: list[int], name: bytes) -> int:
+    """Write 1 if a module is there already, else 0."""
+    tell(fds[0], int(name.decode() in sys.modules))
+    return 0
+
+
 def tell_who_imported(fds: list[int], _: bytes) -> int:
     """Write which process has imported `shared_module`, and which this is."""
     shared_module = importlib.import_module("shared_module")

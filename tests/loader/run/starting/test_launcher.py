@@ -838,3 +838,22 @@ def test_modules_are_imported_once_for_all_workers(
     else:
         assert len(importers) == 1
         assert not importers & workers
+
+
+@pytest.mark.skipif(module.start_method() != "zygote", reason="only a zygote imports for others")
+@pytest.mark.parametrize(("modules", "found"), [(["pyarrow"], b"1\n"), (["numpy"], b"0\n")])
+def test_what_pyarrow_imports_later_is_imported_once_as_well(
+    modules: list[str], found: bytes
+) -> None:
+    """As it first makes or reads an array, it imports pandas."""
+    pytest.importorskip("pandas")
+    own = Launcher("zygote")
+    own.preload(modules)
+    read, write = os.pipe()
+    worker = own.start("tests.loader.run.entries:tell_whether_imported", [write], b"pandas")
+    os.close(write)
+    with open(read, "rb") as answer:  # noqa: PTH123 - a descriptor
+        assert answer.read() == found
+    assert worker.wait_exit(10.0) is not None
+    worker.release()
+    own.close()

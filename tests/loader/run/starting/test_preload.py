@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,3 +85,11 @@ def test_our_own_modules_that_a_plan_needs() -> None:
     assert "tundish.testing.functions" in preloaded(Dataset.range(3).map(Tag(1)))
     assert "tundish.loader.dataset" in preloaded(Dataset.range(3).flat_map(Inner(None)))
     assert "tundish.loader.dataset" not in preloaded(Dataset.range(3).map(pure))
+
+
+def test_what_reads_a_snapshot(tmp_path: Path) -> None:
+    reader = "tundish.snapshot.reading.reader"
+    Dataset.range(4).save(str(tmp_path))
+
+    assert reader in preloaded(Dataset.load(str(tmp_path)).map(pure))
+    assert reader not in preloaded(Dataset.range(4).map(pure))
