@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 import tundish as td
-from tundish.errors import SnapshotWriteError
+from tundish.errors import SnapshotError, SnapshotWriteError
 from tundish.snapshot.files.local import LocalStore
 
 
@@ -32,3 +32,20 @@ def test_the_error_is_of_the_snapshot_and_once(tmp_path: Path, name: str) -> Non
         list(ds)
     assert failed
     assert list(ds) == list(ds) == list(range(5))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda x: {"x": None if x % 2 else "a"}, id="in one batch"),
+        pytest.param(lambda x: {"x": None if x > 6 else "a"}, id="later"),
+        pytest.param(lambda x: {"x": x} if x % 2 else {"y": x}, id="keys"),
+        pytest.param(lambda x: {"x": x} if x > 6 else {"y": x}, id="other keys later"),
+    ],
+)
+def test_elements_that_differ_are_refused_with_what_to_do(tmp_path: Path, make: Any) -> None:
+    ds = td.Dataset.range(9).map(make).snapshot(tmp_path, batch_bytes=1)
+    with ds.iterator(workers=0) as it, pytest.raises(SnapshotError) as told:
+        for _ in it:
+            pass
+    assert "make them alike with a `map`" in str(told.value)
