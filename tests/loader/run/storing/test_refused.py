@@ -10,6 +10,7 @@ import pytest
 
 import tundish as td
 from tundish.errors import SnapshotError, SnapshotWriteError
+from tundish.loader.run.storing import telling
 from tundish.snapshot.files.local import LocalStore
 
 
@@ -49,3 +50,40 @@ def test_elements_that_differ_are_refused_with_what_to_do(tmp_path: Path, make: 
         for _ in it:
             pass
     assert "make them alike with a `map`" in str(told.value)
+
+
+@pytest.mark.parametrize("kept", [td.Dataset.snapshot, td.Dataset.cache])
+def test_one_that_a_function_returns_is_not_written_which_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kept: Any
+) -> None:
+    telling._say_once.cache_clear()
+
+    def inner(n: Any) -> td.Dataset:
+        return kept(td.Dataset.range(3), f"{tmp_path}/{n}")
+
+    assert len(list(td.Dataset.range(2).interleave(inner))) == 6
+    (record,) = caplog.records
+    assert "never written" in record.getMessage()
+    assert not [*tmp_path.iterdir()]
+    for n in range(2):
+        assert list(inner(n)) == [0, 1, 2]
+    telling._say_once.cache_clear()
+    assert len(list(td.Dataset.range(2).interleave(inner))) == 6
+    assert caplog.records == [record]
+
+
+def test_an_open_iterator_that_writes_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as one that a notebook's cell has left: nothing would ever be written, and nobody would know why."""
+    ds = td.Dataset.range(9).map(abs).snapshot(tmp_path)
+    left = iter(ds)
+    next(left)
+    for _ in range(2):
+        assert list(ds) == [*range(9)]
+    (record,) = caplog.records
+    assert "another iterator of this program" in record.getMessage()
+    left.close()
+    assert list(ds) == [*range(9)]
+    with iter(ds) as it:
+        assert it.stats.snapshots[0].doing == "read"
