@@ -254,7 +254,6 @@ class Recorder:
         self._counts = counts_in(state)
         return Commit(self._ordered, self.at, state, self._counts)
 
-
     def _write_full(self) -> None:
         chunk = self._chunk
         if chunk.nbytes >= self.batch_bytes or chunk.rows >= MOST_ROWS:

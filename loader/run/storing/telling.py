@@ -12,6 +12,7 @@ from tundish.loader.operators.snapshot import snapshots
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.files.store import open_store
 from tundish.snapshot.fingerprint.differences import differences, moved, touched
+from tundish.snapshot.fingerprint.keys import describe_interpreter
 from tundish.snapshot.lease import Holder, holder_of, lease_name
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ def _changed(catalog: Catalog, pipeline: Any) -> str:
     """Describe how a pipeline differs from the newest one that has a snapshot."""
     other = catalog.newest() or catalog.keys()[-1]
     changed = differences(catalog.pipeline(other) or [], pipeline)
-    return "; ".join(changed[:8]) or "the version= that stands for the functions"
+    return "; ".join(changed[:8]) or (
+        f"not the pipeline: its version=, or the version of Python (this is {describe_interpreter()}), which functions are "
+        "compared within"
+    )
 
 
 def say_touched(node: Snapshot, key: str, pipeline: Any) -> None:

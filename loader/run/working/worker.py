@@ -33,8 +33,8 @@ from tundish.loader.watch.watch import Watch
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
-    from tundish.loader.run.wire.mail import Inbox
     from tundish.loader.run.starting.moment import Luggage
+    from tundish.loader.run.wire.mail import Inbox
     from tundish.shm.channel import Channel
     from tundish.shm.memory import Arena
 

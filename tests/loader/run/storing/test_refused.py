@@ -12,6 +12,7 @@ import tundish as td
 from tundish.errors import SnapshotError, SnapshotWriteError
 from tundish.loader.run.storing import telling
 from tundish.snapshot.files.local import LocalStore
+from tundish.snapshot.fingerprint import keys
 
 
 @pytest.mark.parametrize("name", ["run.json", "pipeline.json"])
@@ -59,7 +60,8 @@ def test_one_that_a_function_returns_is_not_written_which_is_told(
     telling._say_once.cache_clear()
 
     def inner(n: Any) -> td.Dataset:
-        return kept(td.Dataset.range(3), f"{tmp_path}/{n}")
+        made: td.Dataset = kept(td.Dataset.range(3), f"{tmp_path}/{n}")
+        return made
 
     assert len(list(td.Dataset.range(2).interleave(inner))) == 6
     (record,) = caplog.records
@@ -87,3 +89,33 @@ def test_an_open_iterator_that_writes_is_told_of(
     assert list(ds) == [*range(9)]
     with iter(ds) as it:
         assert it.stats.snapshots[0].doing == "read"
+
+
+def test_memory_that_workers_cannot_see_is_refused_at_once() -> None:
+    pytest.importorskip("fsspec")
+    ds = td.Dataset.range(9).map(abs).snapshot("memory://test-refused")
+    for each, workers in ((ds, 2), (ds.prefetch(1), 0)):
+        with pytest.raises(SnapshotError, match="which worker processes cannot see: use a folder"):
+            each.iterator(workers=workers)
+    assert list(ds) == [*range(9)]  # nobody keeps it from writing
+    with ds.map(abs).iterator(workers=2, executor="thread") as it:
+        assert it.stats.snapshots[0].doing == "read"
+        assert list(it) == [*range(9)]
+    loaded = td.Dataset.load("memory://test-refused")
+    assert list(loaded) == [*range(9)]
+    with pytest.raises(SnapshotError, match="which worker processes cannot see: use a folder"):
+        loaded.map(abs).iterator(workers=2)
+
+
+def test_another_python_is_told_of_as_the_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make() -> td.Dataset:
+        return td.Dataset.range(3).map(lambda x: x + 1).snapshot(tmp_path)
+
+    list(make())
+    for module in (keys, telling):
+        monkeypatch.setattr(module, "describe_interpreter", lambda: "cpython 3.99")
+    list(make())
+    (record,) = caplog.records
+    assert "the version of Python (this is cpython 3.99)" in record.getMessage()
