@@ -17,6 +17,7 @@ import contextlib
 import errno
 import math
 import os
+import select
 import socket
 import sys
 from collections import deque
@@ -261,6 +262,14 @@ class Channel:
             self._broken = True
             raise
         return True
+
+    def readable(self, timeout_s: float) -> bool:
+        """Return True as soon as `recv` of a blocking end would not wait, False after some seconds."""
+        if self._arrived or self._broken or self._whole:
+            return True
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(1000 * timeout_s))
 
     def recv(self) -> Message | None:
         """Return the next message.

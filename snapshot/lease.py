@@ -272,6 +272,7 @@ def adopt_run(store: Store, run: str, holder: Mapping[str, JSON]) -> Prefix | No
 
     An empty record after the last one is the fence: journal records are created, never replaced,
     so a writer that is still alive cannot commit any more, and what the journal does not name belongs to nobody.
+    A process that continues its own run, and finds nothing that the journal does not name, needs none.
 
     Parameters
     ----------
@@ -285,12 +286,14 @@ def adopt_run(store: Store, run: str, holder: Mapping[str, JSON]) -> Prefix | No
     Returns
     -------
     Prefix or None
-        The durable prefix, including the fence. None: the run is damaged, or another process was faster;
+        The durable prefix, including the fence if there is one. None: the run is damaged, or another process was faster;
         begin a new one.
     """
     found = read_run(store, run)
     if not found.outcome.continued:
         return None
+    if found.holder == holder and not _unnamed(store, run, found):
+        return found
     name = record_name(run, found.records)
     fence = JournalRecord(
         found.records, (), (), (), found.next, found.state_file, found.counts, holder
@@ -313,6 +316,15 @@ def clean_run(store: Store, run: str, prefix: Prefix) -> list[str]:
     list of str
         The names of the removed files.
     """
+    names = _unnamed(store, run, prefix)
+    for name in names:
+        store.remove(name)
+        reach("adopt.removed")
+    return names
+
+
+def _unnamed(store: Store, run: str, prefix: Prefix) -> list[str]:
+    """Return the files of a run that no journal record names."""
     folder = f"runs/{run}"
     named = {shard.file for shard in prefix.shards}
     names = [
@@ -327,11 +339,7 @@ def clean_run(store: Store, run: str, prefix: Prefix) -> list[str]:
         for name in store.list(f"{folder}/state")
         if name >= f"{prefix.records:08d}" and not temporary(name)
     ]
-    names += [f"{folder}/state/{name}" for name in late]
-    for name in names:
-        store.remove(name)
-        reach("adopt.removed")
-    return names
+    return names + [f"{folder}/state/{name}" for name in late]
 
 
 def temporary(name: str) -> bool:

@@ -173,6 +173,7 @@ class Engine:
         """Raise, once, the error for which a snapshot is no longer written; no element is lost."""
         for recorder in self._recorders:
             recorder.told()
+            recorder.renew()
 
     def leave(self) -> None:
         """Make the elements that have passed a snapshot durable, and let other iterators write it."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from tundish.errors import SnapshotError
+from tundish.loader.operators.snapshot import snapshots
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.parallelism import budget_of, parallelism_of, warn_of_deadline
 from tundish.loader.run.starting.inside import overruled
@@ -18,6 +20,16 @@ if TYPE_CHECKING:
     from tundish.loader.run.coordinating.placement import Staff
     from tundish.loader.run.parallelism import Parallelism
     from tundish.loader.run.watching.tuning import Tuning
+
+
+def _check_reachable(context: Context) -> None:
+    """Refuse snapshots that other processes cannot see."""
+    for node in snapshots(context.root, running=True):
+        if "memory://" in node.path and node.keeping.mode != "off":
+            raise SnapshotError(
+                f"{node.path} is memory of this process, which worker processes cannot see: use a folder, workers=0 without "
+                "`prefetch`, or threads (executor='thread')"
+            )
 
 
 class EngineMaker:
@@ -55,6 +67,8 @@ class EngineMaker:
             warn_of_deadline(context, self._options)
         if not (workers or (parallelism.beside and context.recorders)):
             return InlineEngine(context, self._options, self.tuning)
+        if self._executor != "thread":
+            _check_reachable(context)
         from tundish.loader.run.parallelengine import ParallelEngine  # noqa: PLC0415
 
         return ParallelEngine(

@@ -20,7 +20,7 @@ from tundish.errors import SnapshotError, SpecError
 from tundish.formats.bytes.regular import parse_json
 from tundish.snapshot.encoding.arrow import Piece, stack
 from tundish.snapshot.encoding.columns import BufferMemory, Column
-from tundish.snapshot.encoding.kinds import Kind, kind_from_json, kind_of
+from tundish.snapshot.encoding.kinds import ALIKE, Kind, kind_from_json, kind_of
 from tundish.snapshot.encoding.structure import (
     EMPTY,
     INDEX,
@@ -94,7 +94,7 @@ def columns_of(elements: Sequence[Any]) -> Columns:
         if other != tree:
             if not same_structure(other, tree):
                 raise SpecError(
-                    f"element {k} has the structure {show_tree(other)}, the first one {show_tree(tree)}"
+                    f"element {k} has the structure {show_tree(other)}, the first one {show_tree(tree)}; {ALIKE}"
                 )
             leaves = leaves_like(element, tree)
         rows.append(leaves)
@@ -186,7 +186,7 @@ class Form:
             if not same_structure(piece.tree, self.tree):
                 raise SpecError(
                     f"an element has the structure {show_tree(piece.tree)}, those before it "
-                    f"{show_tree(self.tree)}; elements of a snapshot have one structure"
+                    f"{show_tree(self.tree)}; {ALIKE}"
                 )
             for k, leaf in enumerate(piece.reordered(self.tree)):
                 kinds[k] = _named(lambda k=k, leaf=leaf: _widened(kinds[k], leaf), where[k])  # type: ignore[misc]  # defaults bind them now
@@ -232,7 +232,7 @@ def _widened(kind: Kind, leaf: Piece) -> Kind:
     other = kind_of(leaf)
     joined = kind if other is None else kind.joined(other)
     if joined is None:
-        raise SpecError(f"one row is {other}, rows before it are {kind}; only sizes may differ")
+        raise SpecError(f"one row is {other}, rows before it are {kind}; {ALIKE}")
     return joined
 
 

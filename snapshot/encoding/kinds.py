@@ -57,6 +57,11 @@ _STORABLE = (
     "snapshot, or move the snapshot before the operator that makes it"
 )
 
+ALIKE = (
+    "elements of a snapshot have one structure, and only the sizes of a leaf may differ: make them alike with a "
+    "`map` before it, such as '' or -1 in place of None"
+)
+
 
 def kind_of(piece: Piece) -> Kind | None:
     """Return the narrowest kind of some rows; None if there are none.
@@ -88,7 +93,7 @@ def kind_of(piece: Piece) -> Kind | None:
             seen.add(key)
         joined = kind if found is None else found.joined(kind)
         if joined is None:
-            raise SpecError(f"one row is {found}, another {kind}")
+            raise SpecError(f"one row is {found}, another {kind}; {ALIKE}")
         found = joined
     return found
 

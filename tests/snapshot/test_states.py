@@ -144,11 +144,11 @@ def test_every_unfinished_state_is_continued_or_left_alone(tmp_path: Path) -> No
         if not rule.outcome.continued:
             assert best is None
             with suppress(SnapshotError):  # without a header there is nothing to take over
-                assert adopt_run(disk.catalog.at(KEY), RUN, DEAD.to_json()) is None
+                assert adopt_run(disk.catalog.at(KEY), RUN, Holder.here().to_json()) is None
             assert disk.files() == before
             continue
         assert best is not None
-        prefix = adopt_run(disk.catalog.at(KEY), best.run, DEAD.to_json())
+        prefix = adopt_run(disk.catalog.at(KEY), best.run, Holder.here().to_json())
 
         assert prefix is not None
         assert prefix.next == rule.durable
@@ -220,3 +220,19 @@ def test_what_is_taken_over_by_one_is_not_committed_to_by_another(tmp_path: Path
     assert (first.records, late.records) == (3, 2)
     assert not store.create(f"runs/{RUN}/journal/00000002.json", b"the old writer's")
     assert read_run(store, RUN).holder == Holder.here().to_json()
+
+
+def test_a_process_goes_on_with_its_own_run_without_a_fence(tmp_path: Path) -> None:
+    """Unless something stands there that the journal does not name: a writer of its own may be about to commit it."""
+    disk = Disk(tmp_path).put_all("index.arrow", "manifest.json")
+    store, here = disk.catalog.at(KEY), Holder.here().to_json()
+    assert adopt_run(store, RUN, here) is not None  # it was another's
+
+    again = adopt_run(store, RUN, here)
+    assert again is not None
+    assert again.records == read_run(store, RUN).records == 3
+    disk.put(f"{UNNAMED}.tmp")
+    fenced = adopt_run(store, RUN, here)
+    assert fenced is not None
+    assert fenced.records == read_run(store, RUN).records == 4
+    assert f"{UNNAMED}.tmp" not in disk.files()

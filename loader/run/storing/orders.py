@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.block import Block
     from tundish.shm.memory import Arena
 
-_REFRESH_S = 15.0
+REFRESH_S = 15.0
+"""So often a writer renews the leases of its runs; elsewhere one is stale after a minute."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,20 @@ class SnapshotWriter:
 
     sync_bytes: int = 0
     writers: dict[Target, RunWriter] = field(default_factory=dict)
-    refreshed: float = field(default_factory=time.monotonic)
+    renewed: float = field(default_factory=time.monotonic)
+
+    def until_renewal(self) -> float:
+        """Return the seconds after which the leases are to be renewed."""
+        return max(0.0, self.renewed + REFRESH_S - time.monotonic())
+
+    def renew(self) -> None:
+        """Renew the leases of all runs, if it is time: also of those that nothing is written to for a while."""
+        if self.until_renewal():
+            return
+        self.renewed = time.monotonic()
+        for target in self.writers:
+            with suppress(OSError):  # it is a hint, and tried again
+                target.lease.refresh()
 
     def do(self, order: Order) -> bytes:
         """Carry out an order; return the answer as JSON."""
@@ -282,9 +297,7 @@ class SnapshotWriter:
         if order.leave:
             self.writers.pop(target).abandon()
             target.lease.release()
-        elif time.monotonic() - self.refreshed > _REFRESH_S:
-            self.refreshed = time.monotonic()
-            target.lease.refresh()
+        self.renew()
         return json.dumps(answer).encode()
 
 

@@ -160,8 +160,8 @@ class Recorder:
             first = end
             self._write_full()
         self.mark, self.torn = mark, False
-        self._renew()
         self.settle()
+        self.renew()
 
     def take(self, item: Any, mark: Any) -> None:
         """Record the next item; its note, if any, is the number of its user shard."""
@@ -176,8 +176,16 @@ class Recorder:
         self.at += 1
         self._write_full()
         self.mark, self.torn = mark, False
-        self._renew()
         self.settle()
+        self.renew()
+
+    def renew(self) -> None:
+        """Renew the lease if nothing was ordered for a while, such as while the elements on disk are read."""
+        if time.monotonic() - self._ordered_at < RENEW_S:
+            return
+        if not (self._left or self._finishing or self.error):
+            self._put(Order(self.target))
+            self.settle()
 
     def due(self) -> bool:
         """Return True if it is time for a commit."""
@@ -245,10 +253,6 @@ class Recorder:
     def _commit(self, state: Any) -> Commit:
         self._counts = counts_in(state)
         return Commit(self._ordered, self.at, state, self._counts)
-
-    def _renew(self) -> None:
-        if time.monotonic() - self._ordered_at >= RENEW_S:
-            self._put(Order(self.target))
 
     def _write_full(self) -> None:
         chunk = self._chunk

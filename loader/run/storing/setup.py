@@ -59,4 +59,9 @@ def resolve(
 
 def resolved_inner(root: Operator) -> Operator:
     """Return the plan of a dataset inside a function: complete snapshots are read, none is written."""
-    return resolve(root, 0, None, fresh=False, write=False).root
+    setup = resolve(root, 0, None, fresh=False, write=False)
+    if setup.live:
+        from tundish.loader.run.storing.telling import say_not_written  # noqa: PLC0415 - as above
+
+        say_not_written(root)
+    return setup.root

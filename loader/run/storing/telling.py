@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import weakref
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import IncompatibleSnapshotError
+from tundish.loader.operators.snapshot import snapshots
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.files.store import open_store
 from tundish.snapshot.fingerprint.differences import differences, moved, touched
-from tundish.snapshot.lease import holder_of, lease_name
+from tundish.snapshot.fingerprint.keys import describe_interpreter
+from tundish.snapshot.lease import Holder, holder_of, lease_name
 
 if TYPE_CHECKING:
     from tundish.loader.operators.snapshot import Snapshot
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tundish.snapshot")
 
 _TOLD: weakref.WeakSet[Operator] = weakref.WeakSet()
+_TOLD_OF_OTHERS: weakref.WeakSet[Operator] = weakref.WeakSet()
 _MANY_KEYS = 4
 
 
@@ -51,7 +55,10 @@ def _changed(catalog: Catalog, pipeline: Any) -> str:
     """Describe how a pipeline differs from the newest one that has a snapshot."""
     other = catalog.newest() or catalog.keys()[-1]
     changed = differences(catalog.pipeline(other) or [], pipeline)
-    return "; ".join(changed[:8]) or "the version= that stands for the functions"
+    return "; ".join(changed[:8]) or (
+        f"not the pipeline: its version=, or the version of Python (this is {describe_interpreter()}), which functions are "
+        "compared within"
+    )
 
 
 def say_touched(node: Snapshot, key: str, pipeline: Any) -> None:
@@ -94,11 +101,35 @@ def say_who_writes(node: Snapshot, key: str, refused: OSError | None) -> None:
         )
         return
     holder = holder_of(open_store(node.path), lease_name(key, node.keeping.part))
+    if holder == Holder.here():
+        if node not in _TOLD_OF_OTHERS:
+            _TOLD_OF_OTHERS.add(node)
+            log.warning(
+                "snapshot %s: another iterator of this program, which is still open, writes it; this one computes what is "
+                "not on disk and writes nothing. Close that one (`with iter(ds) as it:`), and this will be written",
+                node.path,
+            )
+        return
     log.info(
         "snapshot %s: %s is writing it; this process only passes elements through",
         node.path,
         holder,
     )
+
+
+@cache
+def _say_once(text: str) -> None:
+    log.warning(text)
+
+
+def say_not_written(root: Operator) -> None:
+    """Warn, once a process, that a snapshot in a dataset that a function returned is not written."""
+    if any(node.keeping.mode != "off" for node in snapshots(root)):
+        _say_once(
+            "a snapshot, or a cache in files, in a dataset that a function returns (flat_map, interleave) is read if it is "
+            "complete, and never written: its elements are computed each time. Put it after flat_map or interleave, or "
+            "write it beforehand, outside of the function"
+        )
 
 
 def incomplete(path: str, key: str, pipeline: Any) -> str:

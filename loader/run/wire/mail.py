@@ -136,6 +136,10 @@ class Inbox:
         self._channel = channel
         self._waiting: deque[bytes] = deque()
 
+    def waits(self, timeout_s: float) -> bool:
+        """Return True as soon as `recv` would not wait, False after some seconds without a message."""
+        return bool(self._waiting) or self._channel.readable(timeout_s)
+
     def recv(self) -> bytes | memoryview:
         """Return the next message."""
         if self._waiting:

@@ -61,8 +61,12 @@ class Serving:
         _COMPUTING[0] = False
         with contextlib.suppress(ChannelClosed):
             while True:
+                self._await(inbox)
                 self.take(inbox.recv())
                 self._outbox.flush()
+
+    def _await(self, inbox: Inbox) -> None:
+        """Do what is to be done at times while no message comes: by default nothing."""
 
     def take(self, message: bytes | memoryview) -> None:
         """Process the records of a message."""

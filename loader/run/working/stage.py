@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Gather, Identity, Value
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.evaluating.values import OpenInner
+    from tundish.loader.run.storing.orders import SnapshotWriter
     from tundish.loader.watch.watch import NodeTimes
 
 _SYNC_BYTES = 32 << 20
@@ -129,6 +130,8 @@ class Stages:
         self._one_by_one = one_by_one or bool(context.probes)
         self._stages: dict[int, StageEvaluator] = {}
         self._compiled: dict[tuple[int, int, int], StageEvaluator] = {}
+        self.desk: SnapshotWriter | None = None
+        """Writes the runs of snapshots; only in the writer."""
 
     def open(self, number: int, flag: int, what: tuple[int, int, int]) -> StageEvaluator:
         """Prepare a stage from its definition: its node, its base and its pass."""
@@ -151,7 +154,7 @@ class Stages:
             # pyarrow takes a while to load, and is needed by no other worker.
             from tundish.loader.run.storing.orders import SnapshotWriter  # noqa: PLC0415 - see above
 
-            desk = SnapshotWriter(_SYNC_BYTES)
+            desk = self.desk = SnapshotWriter(_SYNC_BYTES)
             return StageEvaluator(
                 lambda order, _: desk.do(order), identities(nodes[node], context), is_stream=False
             )

@@ -34,6 +34,7 @@ from tundish.loader.watch.watch import Watch
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.run.starting.moment import Luggage
+    from tundish.loader.run.wire.mail import Inbox
     from tundish.shm.channel import Channel
     from tundish.shm.memory import Arena
 
@@ -83,6 +84,11 @@ class Worker(Serving):
             context, open_inner, self._inputs, blocks, outbox, deadline=deadline
         )
         self._answers = Answers(arena, outbox, context, cpu=cpu)
+
+    def _await(self, inbox: Inbox) -> None:
+        desk = self._stages.desk
+        while desk is not None and not inbox.waits(desk.until_renewal()):
+            desk.renew()  # the consumer may pause for long
 
     def _open_stage(self, number: int, flag: int, what: tuple[int, int, int]) -> None:
         self._streams.forget(number)

@@ -17,7 +17,7 @@ import tundish as td
 from tundish.errors import SharedMemoryError
 from tundish.loader.run import parallelengine
 from tundish.loader.run.coordinating import coordinator
-from tundish.loader.run.storing import recorder
+from tundish.loader.run.storing import orders, recorder
 from tundish.snapshot.catalog import Catalog
 
 # An interpreter waits 1.5 s for a writer. That is for writing: on a busy machine it takes as long to start one.
@@ -124,6 +124,39 @@ def test_the_lease_is_renewed_while_little_passes(
         os.utime(lease, (1, 1))
         next(it)
         assert lease.stat().st_mtime > 1
+
+
+def test_the_lease_is_renewed_while_what_is_on_disk_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pipeline(tmp_path).iterator(workers=0) as it:
+        for _ in range(50):
+            next(it)
+    monkeypatch.setattr(recorder, "RENEW_S", 0.0)
+    with pipeline(tmp_path).iterator(workers=0) as it:
+        (lease,) = tmp_path.glob("*/lease.json")
+        os.utime(lease, (1, 1))
+        next(it)
+        assert lease.stat().st_mtime > 1
+
+
+def test_the_leases_are_renewed_while_the_consumer_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the writer, of all that it writes."""
+    monkeypatch.setattr(orders, "REFRESH_S", 0.01)
+    below = pipeline(tmp_path / "a").snapshot(tmp_path / "b", batch_bytes=20_000)
+    with below.iterator(workers=1, executor="thread") as it:
+        next(it)
+        it.save(tmp_path / "state.json")  # so the writer has orders of both
+        leases = [*tmp_path.glob("*/*/lease.json")]
+        assert len(leases) == 2
+        for lease in leases:
+            os.utime(lease, (1, 1))
+        deadline = time.monotonic() + DEADLINE_S
+        while any(lease.stat().st_mtime == 1 for lease in leases):
+            assert time.monotonic() < deadline, "they are stale elsewhere"
+            time.sleep(0.01)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
