@@ -83,8 +83,11 @@ def _new(kind: str) -> Any:
     """Make a generator of the kind that `_kind` returns."""
     if kind == "torch.Generator":
         return sys.modules["torch"].Generator()
-    makers = {"random.Random": random.Random, "numpy.RandomState": np.random.RandomState}
-    makers["tundish.TorchGenerator"] = TorchGenerator
+    makers: dict[str, Any] = {
+        "random.Random": random.Random,
+        "numpy.RandomState": np.random.RandomState,
+        "tundish.TorchGenerator": TorchGenerator,
+    }
     if kind in makers:
         return makers[kind]()
     return np.random.Generator(getattr(np.random, kind)())
