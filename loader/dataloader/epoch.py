@@ -31,7 +31,7 @@ from tundish.loader.dataloader.chain import (
 )
 from tundish.loader.dataloader.drawing import DrawWatch
 from tundish.loader.dataloader.generators import as_generator
-from tundish.loader.dataloader.held import held_in, put_to
+from tundish.loader.dataloader.held import held_in, make_held, put_to
 from tundish.loader.dataloader.passes import Innermost, Passes, lending
 from tundish.loader.dataloader.recipe import is_stateful
 from tundish.loader.dataloader.seeding import generators_of
@@ -140,6 +140,7 @@ class Epoch:
             self._chain[-1] = (measured(self._chain[-1][0]), "")
         self._sampler, self._core = self._chain[0][0], self._chain[-1][0]
         self._loader_generator = generator
+        make_held(self._chain, (record or {}).get("kinds", {}))
         if "generators" in (record or {}):
             make_generators(self._chain)
         self._generators = distinct(generator, *generators_in(self._chain))

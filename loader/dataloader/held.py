@@ -6,12 +6,14 @@ part of a state, as that of a ``generator`` is.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 from typing import Any
 
 import numpy as np
 
+from tundish.loader.dataloader.chain import is_known
 from tundish.loader.dataloader.generators import as_generator
 from tundish.loader.dataloader.recipe import is_stateful
 from tundish.loader.dataloader.torchrandom import TorchGenerator, default_generator
@@ -41,6 +43,54 @@ def held_in(chain: list[tuple[Any, str]], others: list[Any]) -> dict[str, Any]:
                 found[f"{place}.{name}"] = value
                 known = (*known, value)
     return found
+
+
+def kinds_in(chain: list[tuple[Any, str]]) -> dict[str, str]:
+    """Return the kind of each generator that a user's own samplers hold, by the names of `held_in`."""
+    return {
+        name: _kind(value)
+        for name, value in held_in(chain, []).items()
+        if not is_known(chain[int(name.partition(".")[0])][0])
+    }
+
+
+def make_held(chain: list[tuple[Any, str]], kinds: dict[str, str]) -> None:
+    """Make the generators that a user's samplers make as they are first asked, for a state to be put into.
+
+    Parameters
+    ----------
+    chain : list of (sampler, str)
+        Nested samplers.
+    kinds : dict
+        The result of `kinds_in` for the samplers of the state.
+    """
+    for name, kind in kinds.items():
+        place, _, attribute = name.partition(".")
+        if int(place) < len(chain):
+            sampler = chain[int(place)][0]
+            if getattr(sampler, attribute, None) is None:
+                with contextlib.suppress(Exception):  # what cannot be made or set, it makes itself
+                    setattr(sampler, attribute, _new(kind))
+
+
+def _kind(generator: Any) -> str:
+    if type(generator) is np.random.Generator:
+        return type(generator.bit_generator).__name__
+    return f"{type(generator).__module__.partition('.')[0]}.{type(generator).__name__}"
+
+
+def _new(kind: str) -> Any:
+    """Make a generator of the kind that `_kind` returns."""
+    if kind == "torch.Generator":
+        return sys.modules["torch"].Generator()
+    makers: dict[str, Any] = {
+        "random.Random": random.Random,
+        "numpy.RandomState": np.random.RandomState,
+        "tundish.TorchGenerator": TorchGenerator,
+    }
+    if kind in makers:
+        return makers[kind]()
+    return np.random.Generator(getattr(np.random, kind)())
 
 
 def _is_own(value: Any, torch: Any) -> bool:

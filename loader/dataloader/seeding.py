@@ -26,7 +26,7 @@ from tundish.loader.dataloader.chain import (
     kind_of,
 )
 from tundish.loader.dataloader.generators import as_generator
-from tundish.loader.dataloader.held import held_in, position_of
+from tundish.loader.dataloader.held import held_in, kinds_in, position_of
 from tundish.loader.run.starting.arrivals import forget, when_imported
 
 if TYPE_CHECKING:
@@ -162,5 +162,6 @@ def generators_of(sampler: Any, generator: Any) -> dict[str, Any]:
     record = {
         "generators": [as_generator(each).state_dict() for each in found],
         "held": {name: position_of(each) for name, each in held_in(chain, found).items()},
+        "kinds": kinds_in(chain),
     }
     return {name: states for name, states in record.items() if states}

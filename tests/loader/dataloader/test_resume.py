@@ -655,6 +655,53 @@ def test_a_sampler_that_makes_its_generator_as_it_begins() -> None:
     assert [batch.tolist() for batch in again] == rest
 
 
+class Late:
+    """A sampler that makes its generator as it is first asked, and draws from it further in each epoch."""
+
+    def __init__(self, make: Callable[[], Any], draw: Callable[[Any], Any], name: str) -> None:
+        self.make, self.draw, self.name = make, draw, name
+        if name == "generator":
+            self.generator = None
+
+    def __iter__(self) -> Iterator[int]:
+        if getattr(self, self.name, None) is None:
+            setattr(self, self.name, self.make())
+        return iter(self.draw(getattr(self, self.name)))
+
+
+@pytest.mark.parametrize("name", ["generator", "source"])
+@pytest.mark.parametrize(
+    ("make", "draw"),
+    [
+        (random.Random, lambda source: source.sample(range(9), 9)),
+        (np.random.RandomState, permuted),
+        (np.random.default_rng, permuted),
+        (philox, permuted),
+        (td.TorchGenerator, lambda source: source.randperm(9).tolist()),
+    ],
+)
+def test_a_sampler_that_makes_its_generator_once(make: Any, draw: Any, name: str) -> None:
+    def loader() -> td.DataLoader:
+        return td.DataLoader(Numbers(9), 4, sampler=Late(lambda: make(3), draw, name))
+
+    first, states = loader(), []
+    epochs: list[list[list[int]]] = []
+    for epoch in range(3):
+        epochs.append([])
+        for batch in first:
+            epochs[-1].append(batch.tolist())
+            states.append((epoch, len(epochs[-1]), through_json(first)))
+        states.append((epoch + 1, 0, through_json(first)))
+    assert epochs[0] != epochs[1] != epochs[2]
+    epochs.append([batch.tolist() for batch in first])
+    for epoch, done, state in states:
+        again = loader()
+        again.load_state_dict(state)
+        assert [batch.tolist() for batch in again] == epochs[epoch][done:]
+        if epoch < 3:
+            assert [batch.tolist() for batch in again] == epochs[epoch + 1]
+
+
 def test_a_generator_of_another_kind_is_refused() -> None:
     first = td.DataLoader(Numbers(9), 4, sampler=Holding(random.Random(1), lambda source: source.sample(range(9), 9)))  # fmt: skip
     list(first)
