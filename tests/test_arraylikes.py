@@ -231,3 +231,10 @@ def test_texts_of_numpy_s_newer_dtype_are_texts(workers: int) -> None:
     (batch,) = delivered(td.Dataset.range(2).map(lambda _: words).batch(2), workers)
     assert batch.dtype == object
     assert batch.tolist() == [words.tolist()] * 2
+
+
+def test_a_function_that_returns_a_list_of_different_shapes_is_told_of_tuples() -> None:
+    ds = td.Dataset.range(1).map(lambda _: [np.zeros(2), np.ones(3)])
+
+    with pytest.raises(SpecError, match="is ragged; a tuple holds arrays of different"):
+        next(iter(ds))

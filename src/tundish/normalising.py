@@ -137,7 +137,7 @@ def _array(value: list[Any]) -> np.ndarray:
         shown = repr(value) if len(repr(value)) < 80 else f"{repr(value)[:80]}..."
         raise SpecError(
             f"a list means an array, so its rows must have equal shapes, and {shown} is ragged; "
-            "elements of different shapes are written one by one, as in Dataset.from_list"
+            "a tuple holds arrays of different shapes, and Dataset.from_list takes elements of different shapes"
         ) from problem
     if array.dtype.kind in "fuO" and not kinds <= _WITHOUT_INTS:
         _check_ints(value, array)
