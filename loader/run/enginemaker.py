@@ -6,7 +6,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from tundish.errors import SnapshotError
-from tundish.loader.operators.snapshot import snapshots
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.parallelism import budget_of, parallelism_of, warn_of_deadline
 from tundish.loader.run.starting.inside import overruled
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 def _check_reachable(context: Context) -> None:
     """Refuse snapshots that other processes cannot see."""
+    from tundish.loader.operators.snapshot import snapshots  # noqa: PLC0415 - not for pipelines without workers
+
     for node in snapshots(context.root, running=True):
         if "memory://" in node.path and node.keeping.mode != "off":
             raise SnapshotError(

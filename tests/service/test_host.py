@@ -104,6 +104,7 @@ def test_a_handlers_state_is_of_the_last_delivered_element() -> None:
     before = signal.getsignal(signal.SIGALRM)
     with iter(host(ds, "handled", linger=0.2)) as it:
         next(it)
+        it.state_dict()  # imports modules, which a second signal would find half imported
 
         def save(*_: object) -> None:
             saved.append((len(got), it.state_dict()))

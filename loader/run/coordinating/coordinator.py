@@ -449,9 +449,8 @@ class Coordinator:
         room = not late and memory.give(block, nbytes) and memory.has_slot(block)
         if not (room or late or force):
             return False
-        if not memory.has_slot(
-            block
-        ):  # there is none: rows are asked for one by one, as far as they can be
+        if not memory.has_slot(block):
+            # There is no memory for one: rows are requested one by one; a single one, or a batch, becomes an error.
             stage = block.stage
             if block.total > stage.group:
                 self._split(job, stage.group)

@@ -308,9 +308,8 @@ class Launcher:
             return
         worker = self._workers.get(message.worker)
         if worker is None:  # released meanwhile
-            news[0] = message._replace(
-                fds=()
-            )  # first: closed twice, one could be somebody else's by then
+            # First, since a descriptor that is closed twice could be somebody else's by then.
+            news[0] = message._replace(fds=())
             for fd in message.fds:
                 os.close(fd)
             return
