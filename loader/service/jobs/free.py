@@ -90,7 +90,7 @@ class FreeNumbers:
         self._missed.add(number)
         heapq.heappush(self._missing.setdefault(self._queue_of(number), []), number)
 
-    def found(self, number: int) -> bool:
+    def no_longer_missing(self, number: int) -> bool:
         """Take in that an element need not be made again; return False if it was not to be."""
         if number not in self._missed:
             return False

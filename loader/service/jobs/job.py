@@ -297,7 +297,7 @@ class SharedJob:
     def _take(self, number: int, owner: int) -> None:
         self._owners.give(number, owner)
         self._made.drop(number)
-        self._free.found(number)
+        self._free.no_longer_missing(number)
 
     def _give_up(self, number: int) -> None:
         """Release a number that had been delivered, so that it is made again."""
@@ -427,7 +427,7 @@ class SharedJob:
         if number is None:
             return
         if number < made.frontier:
-            if self._free.found(number):
+            if self._free.no_longer_missing(number):
                 made.keep(number, value, nbytes)
                 self._free.offer(number)
             return
