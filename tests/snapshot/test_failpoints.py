@@ -19,7 +19,7 @@ from tundish.snapshot import failpoints
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.failpoints import STEPS, Failpoint
 from tundish.snapshot.files.local import LocalStore
-from tundish.snapshot.lease import adopt_run, take
+from tundish.snapshot.lease import Holder, adopt_run, take
 from tundish.snapshot.manifest import RunOutcome
 
 SCRIPT = """
@@ -141,7 +141,7 @@ def test_a_death_at_a_step_that_no_writer_passes(tmp_path: Path, step: str) -> N
         store.remove(f"{KEY}/manifest.json")
     catalog.clean(KEY)
     for begun in catalog.runs(KEY):
-        adopt_run(catalog.at(KEY), begun, HEADER.holder)
+        adopt_run(catalog.at(KEY), begun, Holder.here().to_json())
 
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [path for path in files if path.name.endswith(".tmp")] == []
