@@ -45,11 +45,11 @@ def held_in(chain: list[tuple[Any, str]], others: list[Any]) -> dict[str, Any]:
     return found
 
 
-def kinds_in(chain: list[tuple[Any, str]]) -> dict[str, str]:
-    """Return the kind of each generator that a user's own samplers hold, by the names of `held_in`."""
+def kinds_of(chain: list[tuple[Any, str]], held: dict[str, Any]) -> dict[str, str]:
+    """Return the kind of each generator that a user's own samplers hold, of what `held_in` found."""
     return {
         name: _kind(value)
-        for name, value in held_in(chain, []).items()
+        for name, value in held.items()
         if not is_known(chain[int(name.partition(".")[0])][0])
     }
 
@@ -62,7 +62,7 @@ def make_held(chain: list[tuple[Any, str]], kinds: dict[str, str]) -> None:
     chain : list of (sampler, str)
         Nested samplers.
     kinds : dict
-        The result of `kinds_in` for the samplers of the state.
+        The result of `kinds_of` for the samplers of the state.
     """
     for name, kind in kinds.items():
         place, _, attribute = name.partition(".")

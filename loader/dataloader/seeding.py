@@ -26,7 +26,7 @@ from tundish.loader.dataloader.chain import (
     kind_of,
 )
 from tundish.loader.dataloader.generators import as_generator
-from tundish.loader.dataloader.held import held_in, kinds_in, position_of
+from tundish.loader.dataloader.held import held_in, kinds_of, position_of
 from tundish.loader.run.starting.arrivals import forget, when_imported
 
 if TYPE_CHECKING:
@@ -159,9 +159,11 @@ def generators_of(sampler: Any, generator: Any) -> dict[str, Any]:
     """Return the record of a future epoch: the positions of the loader's own generators, and of its samplers'."""
     chain = chain_of(sampler)
     found = distinct(generator, *generators_in(chain))
+    held = held_in(chain, [])
+    others = {name: each for name, each in held.items() if all(each is not one for one in found)}
     record = {
         "generators": [as_generator(each).state_dict() for each in found],
-        "held": {name: position_of(each) for name, each in held_in(chain, found).items()},
-        "kinds": kinds_in(chain),
+        "held": {name: position_of(each) for name, each in others.items()},
+        "kinds": kinds_of(chain, held),
     }
     return {name: states for name, states in record.items() if states}

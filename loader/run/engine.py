@@ -170,7 +170,7 @@ class Engine:
                 recorder.owner.save()
 
     def told(self) -> None:
-        """Raise, once, the error for which a snapshot is no longer written; no element is lost."""
+        """Renew the leases of snapshots; raise, once, the error for which one is no longer written: no element is lost."""
         for recorder in self._recorders:
             recorder.told()
             recorder.renew()

@@ -369,8 +369,9 @@ class Coordinator:
         if job.superseded or block.number not in self._blocks:  # `_is_wanted`, without its call
             self._drop(job)
             return
-        if job.twin is not None:  # the first answer counts
-            self.pool.supersede(job.part())  # type: ignore[union-attr, arg-type]  # it is open, and has one
+        if (twin := job.twin) is not None:  # the first answer counts
+            job.part()
+            self.pool.supersede(twin)  # type: ignore[union-attr]  # it is open
         if job.held:
             self.memory.let_go(job)
         pace, each_s = stage.pace, done.micros * 1e-6 / max(1, done.rows)

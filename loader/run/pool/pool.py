@@ -55,7 +55,7 @@ _new = tuple.__new__
 
 @dataclass(eq=False)
 class Totals:
-    """The counts of a pool's workers, also of those that have ended."""
+    """The counts of a pool's workers, also of those that have ended; named as in `Stats`."""
 
     restarts: int = 0
     tasks: int = 0

@@ -9,7 +9,7 @@ IDLE_S = 60.0
 """The time for which agents are kept that trainers no longer need."""
 
 ABSENT_S = (30.0, 600.0)
-"""After which an agent that runs, and that the dispatcher does not know, is replaced; and at most, after many.
+"""Seconds after which an agent that runs, and that the dispatcher does not know, is replaced: at first, and at most.
 
 A cluster may have lost a start that it was asked for, or may wait for a machine: then the next agent waits for it, too.
 """

@@ -592,6 +592,28 @@ def permuted(source: Any) -> list[int]:
     return order
 
 
+def assert_every_state_continues(
+    first: td.DataLoader, another: Callable[[], td.DataLoader]
+) -> None:
+    """Another loader gives the rest of three different epochs, and the next one, from each state of the first."""
+    epochs: list[list[list[int]]] = []
+    states: list[tuple[int, int, dict[str, Any]]] = []
+    for epoch in range(3):
+        epochs.append([])
+        for batch in first:
+            epochs[-1].append(batch.tolist())
+            states.append((epoch, len(epochs[-1]), through_json(first)))
+        states.append((epoch + 1, 0, through_json(first)))
+    assert epochs[0] != epochs[1] != epochs[2]
+    epochs.append([batch.tolist() for batch in first])
+    for epoch, done, state in states:
+        again = another()
+        again.load_state_dict(state)
+        assert [batch.tolist() for batch in again] == epochs[epoch][done:]
+        if epoch < 3:
+            assert [batch.tolist() for batch in again] == epochs[epoch + 1]
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize(
     ("make", "draw"),
@@ -609,23 +631,7 @@ def test_a_sampler_with_a_generator_of_its_own(make: Any, draw: Any, workers: in
         sampler = Holding(make(seed), draw)
         return td.DataLoader(Numbers(9), 4, sampler=sampler, num_workers=workers)
 
-    epochs: list[list[list[int]]] = []
-    states: list[tuple[int, int, dict[str, Any]]] = []
-    first = loader(3, workers)
-    for epoch in range(3):
-        epochs.append([])
-        for batch in first:
-            epochs[-1].append(batch.tolist())
-            states.append((epoch, len(epochs[-1]), through_json(first)))
-        states.append((epoch + 1, 0, through_json(first)))
-    assert epochs[0] != epochs[1] != epochs[2]
-    epochs.append([batch.tolist() for batch in first])
-    for epoch, done, state in states:
-        again = loader(4, 0)
-        again.load_state_dict(state)
-        assert [batch.tolist() for batch in again] == epochs[epoch][done:]
-        if epoch < 3:
-            assert [batch.tolist() for batch in again] == epochs[epoch + 1]
+    assert_every_state_continues(loader(3, workers), lambda: loader(4, 0))
 
 
 class Anew:
@@ -684,22 +690,7 @@ def test_a_sampler_that_makes_its_generator_once(make: Any, draw: Any, name: str
     def loader() -> td.DataLoader:
         return td.DataLoader(Numbers(9), 4, sampler=Late(lambda: make(3), draw, name))
 
-    first, states = loader(), []
-    epochs: list[list[list[int]]] = []
-    for epoch in range(3):
-        epochs.append([])
-        for batch in first:
-            epochs[-1].append(batch.tolist())
-            states.append((epoch, len(epochs[-1]), through_json(first)))
-        states.append((epoch + 1, 0, through_json(first)))
-    assert epochs[0] != epochs[1] != epochs[2]
-    epochs.append([batch.tolist() for batch in first])
-    for epoch, done, state in states:
-        again = loader()
-        again.load_state_dict(state)
-        assert [batch.tolist() for batch in again] == epochs[epoch][done:]
-        if epoch < 3:
-            assert [batch.tolist() for batch in again] == epochs[epoch + 1]
+    assert_every_state_continues(loader(), loader)
 
 
 def test_a_generator_of_another_kind_is_refused() -> None:
